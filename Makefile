@@ -1,0 +1,41 @@
+# Every target sets itself up: a fresh machine needs Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   install into .venv and reproduce the paper's results so far (folder reproduction/)"
+	@echo "make test   install the dev extra, then every check and every test"
+	@echo "make lint   ruff, mypy --strict and the import contracts only"
+	@echo "make bench  compare speed with peers, in one run (benchmarks/)"
+	@echo "make clean  remove .venv and everything generated"
+
+.venv/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "conebandit needs Python 3.11 or newer; try: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv .venv
+
+# One stamp for each set of extras, made anew when pyproject.toml changes.
+.venv/installed-%: pyproject.toml .venv/pyvenv.cfg
+	@echo "Installing conebandit[$*] into .venv (a minute, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@
+
+demo: .venv/installed-plot
+	@$(BIN)/conebandit reproduce
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint
+	$(BIN)/pytest --cov=conebandit --cov-report=
+	$(BIN)/coverage report --include='*/conebandit/cone.py,*/conebandit/pareto.py,*/conebandit/gap.py' --fail-under=98 --show-missing
+
+bench: .venv/installed-bench
+	$(BIN)/python benchmarks/geometry.py
+
+clean:
+	rm -rf .venv reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -1,0 +1,377 @@
+"""How far a point is from not being dominated, and how far two sets are apart.
+
+A point ``x`` that wants to escape a front may be moved to ``x + u * scale`` with ``0 <= u <= t``; wanted is the
+smallest ``t`` such that no front point strongly dominates it any more. With ``scale = x`` and ``t = G - 1`` this is the
+gap of the paper (Definition 5), ``log G``; with ``scale = 1`` it is its additive sibling.
+
+In facet coordinates a front point ``p`` no longer dominates iff *some* facet ``j`` has ``(A u)_j >= deficit_pj``, where
+``A = W diag(scale)`` and ``deficit_p = W (p - x)``. If the cone contains the orthant, moving all coordinates alike is
+optimal (:func:`_escape_along`). Otherwise coordinates compete, and :func:`_escape` branches over the facet by which to
+escape each front point, with a small linear program as the bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import compiled
+from conebandit.kernels.order import TOLERANCE
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+UNIFORM, FREE = 0, 1  # move all coordinates alike, or each on its own
+SUP, EUCLIDEAN = 0, 1  # norms
+
+
+@compiled
+def escapes(points: Floats, fronts: Floats, members: Bools, facets: Floats, relative: bool, freedom: int) -> Floats:
+    """Smallest ``t`` for each of n sets of points.
+
+    Parameters
+    ----------
+    points, fronts, members
+        Shapes (n, K, M), (n, P, M), (n, P); the front of set i are the members among ``fronts[i]``.
+    facets
+        Shape (F, M).
+    relative
+        Whether moves are measured relative to the point (``scale = x``) or absolutely (``scale = 1``).
+    freedom
+        UNIFORM or FREE.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n, K); 0 for points that no front point strongly dominates, inf if no move helps.
+    """
+    n, arms, dim = points.shape
+    rows, most = facets.shape[0], fronts.shape[1]
+    result = np.zeros((n, arms))
+    values, sizes, deficits = np.empty((most, rows)), np.empty((most, rows)), np.empty((most, rows))
+    moves, speed = np.empty((rows, dim)), np.empty(rows)
+    work = _workspace(rows, dim, most)
+    for i in range(n):
+        size = 0
+        for p in range(most):
+            if members[i, p]:
+                for j in range(rows):
+                    value = length = 0.0
+                    for m in range(dim):
+                        term = facets[j, m] * fronts[i, p, m]
+                        value += term
+                        length += abs(term)
+                    values[size, j], sizes[size, j] = value, length
+                size += 1
+        for k in range(arms):
+            if not _deficits(points, i, k, facets, values, sizes, size, deficits):
+                continue
+            for j in range(rows):
+                speed[j] = 0.0
+                for m in range(dim):
+                    moves[j, m] = facets[j, m] * points[i, k, m] if relative else facets[j, m]
+                    speed[j] += moves[j, m]
+            if freedom == UNIFORM:
+                result[i, k] = _escape_along(speed, deficits, size)
+            else:
+                result[i, k] = _escape(moves, deficits, size, work)
+    return result
+
+
+@compiled
+def _deficits(
+    points: Floats, i: int, k: int, facets: Floats, values: Floats, sizes: Floats, size: int, deficits: Floats
+) -> bool:
+    """Fill ``deficits[p, j] = w_j . (p - x)``, zero for a tie; say whether some front point strongly dominates."""
+    rows, dim = facets.shape
+    for j in range(rows):
+        own = own_size = 0.0
+        for m in range(dim):
+            term = facets[j, m] * points[i, k, m]
+            own += term
+            own_size += abs(term)
+        for p in range(size):
+            rise = values[p, j] - own
+            deficits[p, j] = rise if abs(rise) > TOLERANCE * max(sizes[p, j], own_size) else 0.0
+    for p in range(size):
+        above = True
+        for j in range(rows):
+            above &= deficits[p, j] > 0.0
+        if above:
+            return True
+    return False
+
+
+@compiled
+def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
+    """Smallest uniform ``t``: the first one outside every front point's interval of domination.
+
+    ``speed[j]`` is how fast facet j rises when all coordinates move alike.
+    """
+    t = 0.0
+    moved = True
+    while moved:
+        moved = False
+        for p in range(size):
+            low, high = -np.inf, np.inf
+            for j in range(speed.size):
+                if speed[j] > 0.0:
+                    high = min(high, deficits[p, j] / speed[j])
+                elif speed[j] < 0.0:
+                    low = max(low, deficits[p, j] / speed[j])
+                elif deficits[p, j] <= 0.0:
+                    high = -np.inf
+            if low < t < high:
+                if high == np.inf:
+                    return np.inf
+                t = high
+                # Only where a facet falls on the way can a later t be worse than an earlier one.
+                moved = speed.min() < 0.0
+    return t
+
+
+@compiled
+def _workspace(rows: int, dim: int, most: int) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+    """Room for one linear program and for the branching, made once for many points."""
+    depth = rows * (most + 1) + 2  # every branch settles at least one front point; one row to spare
+    return (
+        np.empty((rows + dim + 1, dim + 2)),  # the dictionary of the linear program
+        np.empty(rows + dim, dtype=np.int64),  # which variables are basic
+        np.empty(dim + 1, dtype=np.int64),  # which are not
+        np.empty((depth, rows)),  # stack: what each facet must reach
+        np.empty((depth, dim + 1)),  # stack: the moves u and their size t
+    )
+
+
+@compiled
+def _escape(moves: Floats, deficits: Floats, size: int, work: tuple[Floats, Ints, Ints, Floats, Floats]) -> float:
+    """Smallest free ``t`` by branch and bound over the facet by which each front point is escaped.
+
+    ``deficits`` are changed: they are measured in units of a lower bound on ``t``, so that tolerances are relative.
+    """
+    rows, dim = moves.shape
+    table, basic, free, need, found = work
+    unit = _lower_bound(moves, deficits, size)
+    if unit == np.inf:
+        return np.inf
+    for p in range(size):
+        for j in range(rows):
+            deficits[p, j] /= unit
+    best = np.inf
+    need[0, :] = -np.inf
+    found[0, :] = 0.0
+    top = 0
+    while top >= 0:
+        p = -1
+        if found[top, dim] < best:
+            p = _most_dominating(moves, deficits, size, need, found, top)
+            if p < 0:
+                best = found[top, dim]
+        if p < 0:
+            top -= 1
+            continue
+        # Replace the node by those of its children that can still be better, the most promising one on top.
+        parent, first = need.shape[0] - 1, top
+        need[parent] = need[top]
+        for j in range(rows):
+            need[top] = need[parent]
+            need[top, j] = max(need[parent, j], deficits[p, j])
+            _least_move(moves, need, top, table, basic, free, found)
+            if found[top, dim] < best:
+                child = top
+                while child > first and found[child - 1, dim] < found[child, dim]:
+                    _swap_rows(need, child)
+                    _swap_rows(found, child)
+                    child -= 1
+                top += 1
+        top -= 1
+    return best * unit
+
+
+@compiled
+def _swap_rows(a: Floats, i: int) -> None:
+    """Swap rows ``i`` and ``i - 1``."""
+    for j in range(a.shape[1]):
+        a[i, j], a[i - 1, j] = a[i - 1, j], a[i, j]
+
+
+@compiled
+def _lower_bound(moves: Floats, deficits: Floats, size: int) -> float:
+    """A ``t`` that is needed at least: what the hardest single front point takes, each facet on its own."""
+    bound = 0.0
+    for p in range(size):
+        easiest = np.inf
+        for j in range(moves.shape[0]):
+            speed = 0.0
+            for m in range(moves.shape[1]):
+                speed += max(moves[j, m], 0.0)
+            if deficits[p, j] <= 0.0:
+                easiest = 0.0
+            elif speed > 0.0:
+                easiest = min(easiest, deficits[p, j] / speed)
+        bound = max(bound, easiest)
+    return bound
+
+
+@compiled
+def _most_dominating(moves: Floats, deficits: Floats, size: int, need: Floats, found: Floats, node: int) -> int:
+    """Front point that dominates the moved point by the widest margin; -1 if none does."""
+    rows, dim = moves.shape
+    worst, widest = -1, 0.0
+    for p in range(size):
+        margin = np.inf
+        for j in range(rows):
+            if need[node, j] >= deficits[p, j]:  # settled, whatever rounding says
+                margin = 0.0
+                break
+            left = deficits[p, j]
+            reach = abs(left)
+            for m in range(dim):
+                left -= moves[j, m] * found[node, m]
+                reach += abs(moves[j, m]) * found[node, m]
+            if left <= TOLERANCE * reach:
+                margin = 0.0
+                break
+            margin = min(margin, left)
+        if margin > widest:
+            worst, widest = p, margin
+    return worst
+
+
+@compiled
+def _least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: Ints, free: Ints, found: Floats) -> None:
+    """Minimise ``t`` subject to ``moves @ u >= need[node]`` and ``0 <= u <= t``, by the dual simplex method.
+
+    ``found[node]`` receives ``u`` and, last, ``t`` (inf if there is no solution). Variables are numbered 0..M-1 for u,
+    M for t, then the slacks. The start, u = 0 and t = 0, is dual feasible; Bland's rule takes over after a while, so
+    the method ends.
+    """
+    rows, dim = moves.shape
+    t, rhs = dim, dim + 1
+    used = 0
+    for j in range(rows):  # slack of facet j: moves_j . u - need_j, in units of the facet
+        if need[node, j] > -np.inf:
+            unit = abs(need[node, j])
+            for m in range(dim):
+                unit = max(unit, abs(moves[j, m]))
+            for m in range(dim):
+                table[used, m] = moves[j, m] / unit
+            table[used, t] = 0.0
+            table[used, rhs] = -need[node, j] / unit
+            basic[used] = dim + 1 + j
+            used += 1
+    for m in range(dim):  # slack of the bound: t - u_m
+        table[used, :] = 0.0
+        table[used, m] = -1.0
+        table[used, t] = 1.0
+        basic[used] = dim + 1 + rows + m
+        used += 1
+    table[used, :] = 0.0  # the objective, t
+    table[used, t] = 1.0
+    for m in range(dim + 1):
+        free[m] = m
+    step = 0
+    while True:
+        step += 1
+        careful = step > 20 * (rows + dim)
+        leaving = _leaving_row(table, basic, used, careful)
+        if leaving < 0:
+            break
+        entering = _entering_column(table, free, leaving, used, careful)
+        if entering < 0:
+            found[node, dim] = np.inf
+            return
+        _pivot(table, basic, free, leaving, entering, used)
+    for m in range(dim):
+        found[node, m] = 0.0
+    for i in range(used):
+        if basic[i] < dim:
+            found[node, basic[i]] = max(table[i, rhs], 0.0)
+    found[node, dim] = table[used, rhs]
+
+
+@compiled
+def _leaving_row(table: Floats, basic: Ints, used: int, careful: bool) -> int:
+    """Row with the most negative value; if careful, the negative one with the smallest variable."""
+    leaving = -1
+    for i in range(used):
+        if table[i, -1] < -TOLERANCE and (
+            leaving < 0 or (basic[i] < basic[leaving] if careful else table[i, -1] < table[leaving, -1])
+        ):
+            leaving = i
+    return leaving
+
+
+@compiled
+def _entering_column(table: Floats, free: Ints, leaving: int, used: int, careful: bool) -> int:
+    """Column that keeps the objective's coefficients non-negative.
+
+    Ties go to the largest pivot; if careful, to the smallest variable.
+    """
+    entering, least = -1, np.inf
+    for k in range(free.size):
+        if table[leaving, k] > TOLERANCE:
+            ratio = table[used, k] / table[leaving, k]
+            if ratio < least or (
+                ratio == least
+                and (free[k] < free[entering] if careful else table[leaving, k] > table[leaving, entering])
+            ):
+                entering, least = k, ratio
+    return entering
+
+
+@compiled
+def _pivot(table: Floats, basic: Ints, free: Ints, leaving: int, entering: int, used: int) -> None:
+    """Swap a basic and a free variable: solve the leaving row for the entering variable and substitute."""
+    columns = table.shape[1]
+    pivot = table[leaving, entering]
+    for k in range(columns):
+        table[leaving, k] /= -pivot
+    table[leaving, entering] = 1.0 / pivot
+    for i in range(used + 1):
+        factor = table[i, entering]
+        if i != leaving and factor != 0.0:
+            table[i, entering] = 0.0
+            for k in range(columns):
+                table[i, k] += factor * table[leaving, k]
+    basic[leaving], free[entering] = free[entering], basic[leaving]
+
+
+@compiled
+def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int) -> Floats:
+    """Hausdorff distance for n pairs of sets, (n, P, M) and (n, R, M), with members given by masks."""
+    n = a.shape[0]
+    result = np.zeros(n)
+    for i in range(n):
+        there = _one_way(a[i], b[i], in_a[i], in_b[i], norm)
+        back = _one_way(b[i], a[i], in_b[i], in_a[i], norm)
+        result[i] = max(there, back)
+    return result
+
+
+@compiled
+def _one_way(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int) -> float:
+    """Largest distance from a member of ``a`` to the nearest member of ``b``."""
+    farthest = 0.0
+    for p in range(a.shape[0]):
+        if in_a[p]:
+            nearest = np.inf
+            for q in range(b.shape[0]):
+                if in_b[q]:
+                    nearest = min(nearest, _distance(a, p, b, q, norm))
+            farthest = max(farthest, nearest)
+    return farthest
+
+
+@compiled
+def _distance(a: Floats, p: int, b: Floats, q: int, norm: int) -> float:
+    widest = 0.0
+    for m in range(a.shape[1]):
+        widest = max(widest, abs(a[p, m] - b[q, m]))
+    if norm == SUP or widest == 0.0:
+        return widest
+    total = 0.0
+    for m in range(a.shape[1]):
+        total += ((a[p, m] - b[q, m]) / widest) ** 2
+    return float(widest * np.sqrt(total))

@@ -1,0 +1,29 @@
+"""Shared fixtures, and the rule that CI may not skip."""
+
+import os
+from collections.abc import Generator
+
+import hypothesis
+import numpy as np
+import pytest
+
+# Shared machines are slow at times, so no deadlines; CI looks at the same examples every time.
+hypothesis.settings.register_profile("conebandit", deadline=None, max_examples=150, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("conebandit")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261115)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With CONEBANDIT_TEST_ALL=1 a skipped test is a failure: CI has everything that a test may need."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CONEBANDIT_TEST_ALL") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped although CONEBANDIT_TEST_ALL=1: {report.longrepr}"
+    return report

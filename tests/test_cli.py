@@ -1,0 +1,65 @@
+"""The command line, as a user calls it."""
+
+import csv
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import conebandit
+from conebandit.cli import app
+from conebandit.reproduce import printed, table
+
+
+@pytest.fixture
+def run():
+    return lambda *args: CliRunner().invoke(app, [str(a) for a in args])
+
+
+def test_version(run):
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.output.strip() == f"conebandit {conebandit.__version__}"
+
+
+def test_the_command_is_installed():
+    result = subprocess.run(
+        [sys.executable, "-m", "conebandit", "--version"], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == f"conebandit {conebandit.__version__}"
+
+
+def test_reproduce_table_agrees_with_the_paper(run, tmp_path):
+    result = run("reproduce", "table", "--to", tmp_path)
+    assert result.exit_code == 0
+    assert "20 of 20 entries agree" in result.output
+    assert "agrees" in result.output
+    assert "NO" not in result.output
+    with (tmp_path / "gap-table.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 20
+    assert [f"{float(r['gap']):.4f}" for r in rows] == [g for c in ("C1", "C3") for g in printed.GAPS[c]]
+
+
+def test_reproduce_table_says_so_when_it_does_not_agree(run, monkeypatch):
+    monkeypatch.setitem(printed.GAPS, "C1", ("0.9999", *printed.GAPS["C1"][1:]))
+    result = run("reproduce", "table")
+    assert result.exit_code == 1
+    assert "NO" in result.output
+    assert "19 of 20 entries agree" in result.output
+
+
+def test_a_wrong_front_disagrees_too(monkeypatch):
+    monkeypatch.setitem(printed.FRONTS, "C3", {"A0"})
+    assert not any(e.agrees for e in table.gap_table() if e.cone == "C3" and e.on_front)
+
+
+def test_reproduce_writes_figures_and_data(run, tmp_path):
+    result = run("reproduce", "--to", tmp_path / "out")
+    assert result.exit_code == 0
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["cones.png", "cones.svg", "gap-table.csv"]
+    assert (tmp_path / "out" / "cones.png").read_bytes().startswith(b"\x89PNG")
+    first = (tmp_path / "out" / "cones.svg").read_bytes()
+    assert run("reproduce", "cones", "--to", tmp_path / "out").exit_code == 0
+    assert (tmp_path / "out" / "cones.svg").read_bytes() == first  # the same input gives the same file
