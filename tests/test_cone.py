@@ -273,6 +273,7 @@ def test_exact_input_of_any_size_is_taken_exactly():
         (lambda: Cone.from_facets([1, 2]), ValueError, "facets must be a non-empty table"),
         (lambda: Cone.from_facets([]), ValueError, "facets must be a non-empty table"),
         (lambda: Cone.from_facets([[1, 2], [3]]), ValueError, "facets must be a non-empty table"),
+        (lambda: Cone.from_facets([np.ones((2, 2)), np.ones((2, 3))]), ValueError, "facets must be a non-empty table"),
         (lambda: Cone.from_facets([[np.nan, 1]]), ValueError, r"facets\[0\] contains nan"),
         (lambda: Cone.from_facets([[np.inf, 1]]), ValueError, r"facets\[0\] contains inf"),
         (lambda: Cone.from_facets([["a", 1]]), TypeError, r"facets\[0\] contains 'a'"),

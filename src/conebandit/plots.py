@@ -73,7 +73,7 @@ def draw_cone(ax: Axes, points: ArrayLike, cone: Cone, labels: Sequence[str], *,
         corners = x[at] + sign * reach * _fan(cone)
         ax.add_patch(Polygon(corners, closed=True, color=colour, alpha=0.25, lw=0, label=f"{name} than {labels[at]}"))
     for i, ray in enumerate(cone.rays, start=1):
-        tip = x[at] + 0.3 * reach / 3 * ray / np.linalg.norm(ray)
+        tip = x[at] + 0.18 * reach / 3 * ray / np.linalg.norm(ray)
         ax.annotate("", tip, x[at], arrowprops={"arrowstyle": "->", "color": FRONT, "lw": 1.2})
         ax.annotate(f"$w_{i}$", tip, xytext=(2, -11), textcoords="offset points", color=FRONT)
     ax.plot(*x[front].T, "^", color=FRONT, ms=8, label="Pareto front")

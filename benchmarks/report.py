@@ -1,0 +1,70 @@
+"""A table of measurements: shown with rich, kept as JSON and Markdown."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+class Report:
+    """Rows of one benchmark; the columns are the keys of its rows, in order of appearance."""
+
+    def __init__(self, *, title: str, command: str, versions: dict[str, str], machine: str) -> None:
+        self.title = title
+        self.about = {
+            "command": command,
+            "versions": versions,
+            "machine": machine,
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, **row: Any) -> None:
+        """Append a row and say so, so that a long run shows where it is."""
+        self.rows.append(row)
+        Console(stderr=True).print("  " + ", ".join(_cell(v) for v in row.values() if v not in (None, "")))
+
+    @property
+    def columns(self) -> list[str]:
+        """Every key that a row has."""
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def show(self) -> None:
+        """Print the table."""
+        table = Table(title=self.title)
+        for column in self.columns:
+            table.add_column(column)
+        for row in self.rows:
+            table.add_row(*(_cell(row.get(c)) for c in self.columns))
+        Console(width=140).print(table)
+
+    def write(self, stem: Path) -> None:
+        """Write ``stem.json`` and ``stem.md``."""
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        stem.with_suffix(".json").write_text(json.dumps({**self.about, "rows": self.rows}, indent=1) + "\n")
+        versions = ", ".join(f"{k} {v}" for k, v in self.about["versions"].items())  # type: ignore[attr-defined]
+        lines = [
+            f"# {self.title}",
+            "",
+            f"`{self.about['command']}`, {self.about['date']}, {self.about['machine']}; {versions}.",
+            "",
+            "| " + " | ".join(self.columns) + " |",
+            "|" + " --- |" * len(self.columns),
+            *("| " + " | ".join(_cell(row.get(c)) for c in self.columns) + " |" for row in self.rows),
+        ]
+        stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,34 @@
+"""The README says what was measured, word for word."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def readme() -> str:
+    return " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_speed_in_the_readme_is_what_was_measured(readme):
+    rows = json.loads((ROOT / "benchmarks/results/geometry.json").read_text())["rows"]
+    ratios = [r["to_moocore"] for r in rows if r["cone"] == "orthant" and "to_moocore" in r]
+    assert len(ratios) == 18
+    assert f"takes {min(ratios):.2f} to {max(ratios):.2f} times as long as moocore" in readme
+    batch = {(r["task"], r["cone"]): r["milliseconds"] for r in rows if r["input"].startswith("batch")}
+    assert (
+        f"fronts in {batch['pareto_mask', 'orthant']:.0f} ms, their gaps in {batch['gap', 'orthant']:.0f} ms "
+        f"({batch['gap', 'narrow']:.0f} ms under a narrow cone)" in readme
+    )
+    assert all(r["reached"] for r in rows if r.get("wanted"))
+
+
+@pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    for target in [part.split(")")[0] for part in text.split("](")[1:]]:
+        if not target.startswith(("http", "#")):
+            assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), f"{page}: {target}"
