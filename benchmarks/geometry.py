@@ -16,6 +16,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import moocore
@@ -110,8 +111,8 @@ def measure_batches(report: Report) -> None:
     for cone_name, cone, gap_limit in (("orthant", cb.Cone.orthant(2), 0.2), ("narrow", NARROW[2], 1.0)):
         mask = cb.pareto_mask(means, cone)
         runs: dict[str, Callable[[], object]] = {
-            "pareto_mask": lambda cone=cone: cb.pareto_mask(means, cone),
-            "gap": lambda cone=cone, mask=mask: cb.gap(means, mask, cone),
+            "pareto_mask": partial(cb.pareto_mask, means, cone),
+            "gap": partial(cb.gap, means, mask, cone),
         }
         times = fastest(runs, rounds=5)
         for task, limit in (("pareto_mask", 0.1), ("gap", gap_limit)):
