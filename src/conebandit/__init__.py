@@ -8,18 +8,36 @@ Examples
 array([ True,  True, False])
 """
 
+from conebandit import environments
 from conebandit._version import __version__
+from conebandit.checks import check_environment, check_policy
 from conebandit.cone import Cone
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
+from conebandit.policies.base import Decision, Front
+from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.load import load_policy
+from conebandit.policies.random_arm import RandomArm
+from conebandit.simulate import Run, simulate, simulate_many
 
 __all__ = [
     "Cone",
+    "ConeTree",
+    "Decision",
+    "Front",
+    "RandomArm",
+    "Run",
     "__version__",
     "additive_gap",
+    "check_environment",
+    "check_policy",
     "dominance_distance",
+    "environments",
     "gap",
     "hausdorff",
+    "load_policy",
     "log_hausdorff",
     "pareto_mask",
+    "simulate",
+    "simulate_many",
 ]

@@ -12,6 +12,8 @@ FloatArray = NDArray[np.float64]
 
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
     """Contiguous float64 array, or a ``TypeError`` that names the argument."""
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.c_contiguous:
+        return values  # nothing to do, and quickly so
     try:
         array: Any = np.asarray(values)
         if array.dtype.kind not in "iufbO":

@@ -6,7 +6,7 @@ one that knows how a cone came about (facets, rays, weights, exchange rates); ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import cos, isfinite, radians, sin
@@ -322,8 +322,8 @@ class Cone:
         basis = polyhedra.reduced_basis(lineality)
         pointed = {polyhedra.orthogonal_part(r, basis) for r in rays}
         both_ways = {tuple(s * x for x in v) for v in basis for s in (1, -1)}
-        self.facets = polyhedra.binary_rows(sorted(facets, reverse=True))
-        self.rays = polyhedra.binary_rows(sorted(pointed, reverse=True) + sorted(both_ways, reverse=True))
+        self.facets = _sorted_rows(facets)
+        self.rays = np.vstack([_sorted_rows(pointed), _sorted_rows(both_ways)]) if basis else _sorted_rows(pointed)
         self.facets.flags.writeable = False
         self.rays.flags.writeable = False
         self.names = None if names is None else _check_names(names, self.dim)
@@ -509,6 +509,12 @@ class Cone:
         if "_lineality" in self.__dict__:  # the last thing that _make sets
             raise AttributeError(f"Cone is immutable; cannot set {name!r}.")
         super().__setattr__(name, value)
+
+
+def _sorted_rows(vectors: Collection[Vector]) -> FloatArray:
+    """Float rows in a canonical order that survives reading them back as floats."""
+    rows = polyhedra.binary_rows(list(vectors))
+    return np.array(sorted(rows.tolist(), reverse=True))
 
 
 def _normalised(rows: FloatArray) -> FloatArray:

@@ -10,7 +10,9 @@ from conebandit.cone import BoolArray, Cone
 from conebandit.kernels import gap as kernels
 
 
-def gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | None = None) -> FloatArray:
+def gap(
+    means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | None = None, where: ArrayLike | None = None
+) -> FloatArray:
     """The paper's scale-independent gap of each arm to a front (Definition 5), exact.
 
     The gap is the smallest ``g`` such that multiplying each coordinate of the arm's mean by some factor between 1 and
@@ -29,6 +31,8 @@ def gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | Non
     floor
         Replace smaller means by this positive number first, in ``means`` and ``front``. Logarithms need positive
         numbers; where to cut is a modelling choice, so it has no default.
+    where
+        Boolean mask, shape (N,) or (n, K): which gaps are wanted; the others are reported as nan. All by default.
 
     Returns
     -------
@@ -56,7 +60,8 @@ def gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | Non
     points = _positive(points, "means", floor)
     fronts = points if own_front else _positive(fronts, "front", floor)
     freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
-    moves = _escapes(points, fronts, members, cone, relative=True, freedom=freedom)
+    wanted = _wanted(where, np.shape(means)[:-1], points.shape[:2])
+    moves = _escapes(points, fronts, members, cone, relative=True, freedom=freedom, wanted=wanted)
     return np.log1p(moves).reshape(np.shape(means)[:-1])
 
 
@@ -86,7 +91,8 @@ def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objec
     points, fronts, members = _points_and_front(means, front, cone)
     free = per_objective and not cone.contains_orthant
     freedom = kernels.FREE if free else kernels.UNIFORM
-    moves = _escapes(points, fronts, members, cone, relative=False, freedom=freedom)
+    wanted = _wanted(None, np.shape(means)[:-1], points.shape[:2])
+    moves = _escapes(points, fronts, members, cone, relative=False, freedom=freedom, wanted=wanted)
     return moves.reshape(np.shape(means)[:-1])
 
 
@@ -256,12 +262,27 @@ def _positive(points: FloatArray, name: str, floor: float | None) -> FloatArray:
     return points
 
 
+def _wanted(where: ArrayLike | None, shape: tuple[int, ...], batch: tuple[int, ...]) -> BoolArray:
+    if where is None:
+        return np.ones(batch, dtype=np.bool_)
+    mask = np.asarray(where)
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise ValueError(f"where must be a boolean array of shape {shape}; got {mask.dtype} of shape {mask.shape}.")
+    return np.ascontiguousarray(mask.reshape(batch))
+
+
 def _escapes(
-    points: FloatArray, fronts: FloatArray, members: BoolArray, cone: Cone, *, relative: bool, freedom: int
+    points: FloatArray,
+    fronts: FloatArray,
+    members: BoolArray,
+    cone: Cone,
+    *,
+    relative: bool,
+    freedom: int,
+    wanted: BoolArray,
 ) -> FloatArray:
     shift = safe_exponent(max(magnitude(points), magnitude(fronts)))
-    if not shift:
-        return kernels.escapes(points, fronts, members, cone.facets, relative, freedom)
-    points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)
-    moves = kernels.escapes(points, fronts, members, cone.facets, relative, freedom)
-    return moves if relative else np.ldexp(moves, -shift)
+    if shift:
+        points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)
+    moves = kernels.escapes(points, fronts, members, wanted, cone.facets, relative, freedom)
+    return np.ldexp(moves, -shift) if shift and not relative else moves

@@ -27,13 +27,17 @@ SUP, EUCLIDEAN = 0, 1  # norms
 
 
 @compiled
-def escapes(points: Floats, fronts: Floats, members: Bools, facets: Floats, relative: bool, freedom: int) -> Floats:
+def escapes(
+    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, relative: bool, freedom: int
+) -> Floats:
     """Smallest ``t`` for each of n sets of points.
 
     Parameters
     ----------
     points, fronts, members
         Shapes (n, K, M), (n, P, M), (n, P); the front of set i are the members among ``fronts[i]``.
+    wanted
+        Shape (n, K): for which points the answer is wanted; nan for the others.
     facets
         Shape (F, M).
     relative
@@ -65,6 +69,9 @@ def escapes(points: Floats, fronts: Floats, members: Bools, facets: Floats, rela
                     values[size, j], sizes[size, j] = value, length
                 size += 1
         for k in range(arms):
+            if not wanted[i, k]:
+                result[i, k] = np.nan
+                continue
             if not _deficits(points, i, k, facets, values, sizes, size, deficits):
                 continue
             for j in range(rows):
@@ -343,35 +350,43 @@ def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int
     """Hausdorff distance for n pairs of sets, (n, P, M) and (n, R, M), with members given by masks."""
     n = a.shape[0]
     result = np.zeros(n)
+    first, second = np.empty(a.shape[1], dtype=np.int64), np.empty(b.shape[1], dtype=np.int64)
+    nearest = np.empty(b.shape[1])  # distance of each member of b to the nearest one of a
     for i in range(n):
-        there = _one_way(a[i], b[i], in_a[i], in_b[i], norm)
-        back = _one_way(b[i], a[i], in_b[i], in_a[i], norm)
-        result[i] = max(there, back)
+        n_first, n_second = _members(in_a, i, first), _members(in_b, i, second)
+        farthest = 0.0
+        nearest[:n_second] = np.inf
+        for p in range(n_first):
+            closest = np.inf
+            for q in range(n_second):
+                distance = _distance(a, first[p], b, second[q], i, norm)
+                closest = min(closest, distance)
+                nearest[q] = min(nearest[q], distance)
+            farthest = max(farthest, closest)
+        for q in range(n_second):
+            farthest = max(farthest, nearest[q])
+        result[i] = farthest
     return result
 
 
 @compiled
-def _one_way(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int) -> float:
-    """Largest distance from a member of ``a`` to the nearest member of ``b``."""
-    farthest = 0.0
-    for p in range(a.shape[0]):
-        if in_a[p]:
-            nearest = np.inf
-            for q in range(b.shape[0]):
-                if in_b[q]:
-                    nearest = min(nearest, _distance(a, p, b, q, norm))
-            farthest = max(farthest, nearest)
-    return farthest
+def _members(mask: Bools, i: int, found: Ints) -> int:
+    """Write the True positions of row ``i`` to ``found``; how many there are."""
+    n = 0
+    for p in range(mask.shape[1]):
+        found[n] = p
+        n += mask[i, p]
+    return n
 
 
 @compiled
-def _distance(a: Floats, p: int, b: Floats, q: int, norm: int) -> float:
+def _distance(a: Floats, p: int, b: Floats, q: int, i: int, norm: int) -> float:
     widest = 0.0
-    for m in range(a.shape[1]):
-        widest = max(widest, abs(a[p, m] - b[q, m]))
+    for m in range(a.shape[2]):
+        widest = max(widest, abs(a[i, p, m] - b[i, q, m]))
     if norm == SUP or widest == 0.0:
         return widest
     total = 0.0
-    for m in range(a.shape[1]):
-        total += ((a[p, m] - b[q, m]) / widest) ** 2
+    for m in range(a.shape[2]):
+        total += ((a[i, p, m] - b[i, q, m]) / widest) ** 2
     return float(widest * np.sqrt(total))

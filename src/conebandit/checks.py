@@ -1,0 +1,180 @@
+"""Contract checks for policies and environments, ours and strangers'. They say all that is wrong, in one error."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from conebandit.cone import Cone
+from conebandit.environments.base import Environment
+from conebandit.policies.base import Policy
+
+
+def check_environment(environment: Environment) -> None:
+    """Raise a ``ValueError`` that lists everything wrong with an environment; return quietly if nothing is.
+
+    Checked: members and shapes, finite and positive means, determinism under a seed, that asking for contexts does not
+    change the past, and that rewards average to their means (20,000 draws, at six standard errors).
+
+    Parameters
+    ----------
+    environment
+        Any object.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> cb.check_environment(cb.environments.dose_finding())
+    """
+    problems: list[str] = []
+    _require(problems, environment, ("n_arms", "n_objectives", "context_dim", "cone", "change_points"))
+    _require(problems, environment, ("contexts", "means", "rewards"), callable_=True)
+    if not problems:
+        _try(problems, "contexts, means or rewards", lambda: _check_draws(problems, environment))
+    _finish(problems, environment)
+
+
+def _check_draws(problems: list[str], env: Environment) -> None:
+    n, shape = 64, (64, env.n_arms, env.n_objectives)
+    if not isinstance(env.cone, Cone) or env.cone.dim != env.n_objectives:
+        problems.append(f"cone must be a Cone of dimension n_objectives = {env.n_objectives}; got {env.cone!r}")
+    points = list(env.change_points)
+    if points != sorted(points) or not all(isinstance(p, int | np.integer) for p in points):
+        problems.append(f"change_points must be increasing integers; got {env.change_points!r}")
+    x = np.asarray(env.contexts(np.random.default_rng(1), n, 0))
+    if x.shape != (n, env.context_dim) or not np.isfinite(x).all():
+        problems.append(f"contexts(rng, {n}, 0) must be finite with shape {(n, env.context_dim)}; got {x.shape}")
+        return
+    if not np.array_equal(x, env.contexts(np.random.default_rng(1), n, 0)):
+        problems.append("contexts must depend on nothing but rng, n and start; two calls with equal seeds differ")
+    mu = np.asarray(env.means(x))
+    if mu.shape != shape:
+        problems.append(f"means of {n} contexts must have shape {shape}; got {mu.shape}")
+        return
+    if not (np.isfinite(mu).all() and mu.min() > 0):
+        problems.append(f"means must be finite and positive (for the gap); the smallest is {mu.min()}")
+    if not np.array_equal(mu, env.means(x)) or not np.allclose(mu[:3], env.means(x[:3]), rtol=1e-12):
+        problems.append("means must be a function of each context alone; repeated or shorter calls differ")
+    _check_rewards(problems, env, mu)
+
+
+def _check_rewards(problems: list[str], env: Environment, mu: Any) -> None:
+    draws = [np.asarray(env.rewards(np.random.default_rng(2), mu)) for _ in range(2)]
+    if draws[0].shape != mu.shape or not np.isfinite(draws[0]).all():
+        problems.append(f"rewards(rng, means) must be finite with the shape of means, {mu.shape}; got {draws[0].shape}")
+        return
+    if not np.array_equal(draws[0], draws[1]):
+        problems.append("rewards must depend on nothing but rng and means; two calls with equal seeds differ")
+    count = 20_000
+    one = np.broadcast_to(mu[0], (count, *mu[0].shape))
+    many = np.asarray(env.rewards(np.random.default_rng(3), np.ascontiguousarray(one)))
+    error = np.abs(many.mean(axis=0) - mu[0])
+    allowed = 6.0 * many.std(axis=0) / np.sqrt(count) + 1e-9
+    if (error > allowed).any():
+        k, m = np.unravel_index(int(np.argmax(error - allowed)), error.shape)
+        problems.append(
+            f"rewards must average to their means; arm {k}, objective {m} has mean {mu[0, k, m]:.4g} but "
+            f"{count} rewards average {many.mean(axis=0)[k, m]:.4g}"
+        )
+
+
+def check_policy(policy: Policy) -> None:
+    """Raise a ``ValueError`` that lists everything wrong with a policy; return quietly if nothing is.
+
+    Checked on a copy: members, that decisions are valid and repeat for the same key, that they do not change when
+    others are asked for, that all arms of positive propensity are active, that fronts are not empty, that unknown
+    metrics (nan) are accepted, and that bad arguments are refused and leave no trace.
+
+    Parameters
+    ----------
+    policy
+        Any object. Contexts used are in the unit cube, or within ``policy.box.bounds`` if it has them.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> cb.check_policy(cb.ConeTree(n_arms=3, cone=cb.Cone.orthant(2), context_dim=2))
+    """
+    problems: list[str] = []
+    _require(problems, policy, ("n_arms", "n_objectives", "context_dim"))
+    _require(problems, policy, ("decide", "observe", "front"), callable_=True)
+    if not problems:
+        learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
+        _try(problems, "decide, observe or front", lambda: _check_learning(problems, learner))
+        _try(problems, "bad arguments", lambda: _check_refusals(problems, learner))
+    _finish(problems, policy)
+
+
+def _contexts(policy: Any, n: int) -> Any:
+    u = np.random.default_rng(0).random((n, policy.context_dim))
+    box = getattr(policy, "box", None)
+    return u if box is None else box.bounds[:, 0] + u * np.ptp(box.bounds, axis=1)
+
+
+def _check_learning(problems: list[str], policy: Policy) -> None:
+    rng = np.random.default_rng(4)
+    for i, x in enumerate(_contexts(policy, 200)):
+        decision = policy.decide(x, i)
+        policy.decide(x, i + 1)
+        again = policy.decide(x, i)
+        if (decision.arm, decision.propensity) != (again.arm, again.propensity):
+            problems.append("decide must be a function of state, context and key; two equal calls differ")
+        if not 0 <= decision.arm < policy.n_arms or not 0 < decision.propensity <= 1:
+            problems.append(f"decide must give an arm below {policy.n_arms} with a propensity in (0, 1]: {decision}")
+        if decision.arm not in decision.active:
+            problems.append(f"the arm must be among the active ones; got {decision.arm} and {decision.active}")
+        front = policy.front(x)
+        if not front.arms or not all(0 <= k < policy.n_arms for k in front.arms):
+            problems.append(f"front must name one or more arms below {policy.n_arms}; got {front.arms}")
+        reward = rng.random(policy.n_objectives)
+        if i % 7 == 0:
+            reward[i % policy.n_objectives] = np.nan
+        policy.observe(x, decision.arm, reward)
+        if problems:
+            return
+
+
+def _check_refusals(problems: list[str], policy: Policy) -> None:
+    x, good = _contexts(policy, 1)[0], np.full(policy.n_objectives, 0.5)
+    before = [(d.arm, d.propensity, policy.front(x).arms) for d in (policy.decide(x, k) for k in range(20))]
+    attempts: dict[str, Callable[[], object]] = {
+        "a context of the wrong length": lambda: policy.decide(np.append(x, 0.5), 0),
+        "a nan context": lambda: policy.decide(np.full_like(x, np.nan), 0),
+        "a nan context in observe": lambda: policy.observe(np.full_like(x, np.nan), 0, good),
+        "an unknown arm": lambda: policy.observe(x, policy.n_arms, good),
+        "a negative arm": lambda: policy.observe(x, -1, good),
+        "a reward of the wrong length": lambda: policy.observe(x, 0, np.append(good, 0.5)),
+    }
+    for what, attempt in attempts.items():
+        try:
+            attempt()
+        except (ValueError, TypeError, IndexError):
+            continue
+        problems.append(f"{what} must be refused with a ValueError")
+    after = [(d.arm, d.propensity, policy.front(x).arms) for d in (policy.decide(x, k) for k in range(20))]
+    if before != after:
+        problems.append("refused arguments must leave no trace; decisions changed")
+
+
+def _require(problems: list[str], thing: object, names: tuple[str, ...], *, callable_: bool = False) -> None:
+    for name in names:
+        if not hasattr(thing, name):
+            problems.append(f"it has no {'method' if callable_ else 'attribute'} {name!r}")
+        elif callable_ and not callable(getattr(thing, name)):
+            problems.append(f"{name!r} must be a method")
+
+
+def _try(problems: list[str], what: str, check: Callable[[], None]) -> None:
+    try:
+        check()
+    except Exception as error:
+        problems.append(f"{what} raised {type(error).__name__}: {error}")
+
+
+def _finish(problems: list[str], thing: object) -> None:
+    if problems:
+        unique = list(dict.fromkeys(problems))
+        raise ValueError(f"{type(thing).__name__} does not keep the contract:\n" + "\n".join(f"- {p}" for p in unique))

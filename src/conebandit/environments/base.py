@@ -1,0 +1,100 @@
+"""What an environment offers, and the plain one that all others here are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone
+from conebandit.environments.noise import Gaussian, Noise
+from conebandit.environments.shift import Schedule
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """Any object with these members can be simulated.
+
+    Contexts do not depend on actions, so everything is vectorised: whole chunks of rounds at a time.
+    """
+
+    n_arms: int
+    n_objectives: int
+    context_dim: int
+    cone: Cone
+    change_points: tuple[int, ...]
+
+    def contexts(self, rng: np.random.Generator, n: int, start: int) -> FloatArray:
+        """Contexts of rounds start, ..., start + n - 1 (counted from 0), shape (n, d)."""
+        ...
+
+    def means(self, contexts: FloatArray) -> FloatArray:
+        """Mean reward vectors of all arms, (n, d) -> (n, K, M)."""
+        ...
+
+    def rewards(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards drawn around means of any leading shape (..., M)."""
+        ...
+
+
+@dataclass(frozen=True)
+class World:
+    """An environment put together from a schedule, a mean function and a law of noise.
+
+    Parameters
+    ----------
+    name
+        For tables and figures.
+    schedule
+        Where contexts come from.
+    mean_function
+        (n, d) -> (n, K, M).
+    cone
+        The preference cone; its dimension is M.
+    n_arms
+        K.
+    noise
+        How rewards are drawn.
+    """
+
+    name: str
+    schedule: Schedule
+    mean_function: Callable[[FloatArray], FloatArray]
+    cone: Cone
+    n_arms: int
+    noise: Noise = Gaussian()  # noqa: RUF009  (frozen, so it can be shared)
+
+    @property
+    def n_objectives(self) -> int:
+        """Number of objectives, M."""
+        return self.cone.dim
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context coordinates, d."""
+        return self.schedule.dim
+
+    @property
+    def change_points(self) -> tuple[int, ...]:
+        """Number of rounds after which the law of contexts changes for good."""
+        return self.schedule.change_points
+
+    @property
+    def bounds(self) -> FloatArray:
+        """Box of the contexts, shape (d, 2)."""
+        return self.schedule.bounds
+
+    def contexts(self, rng: np.random.Generator, n: int, start: int) -> FloatArray:
+        """Contexts of rounds start, ..., start + n - 1."""
+        return self.schedule.sample(rng, n, start)
+
+    def means(self, contexts: FloatArray) -> FloatArray:
+        """Mean reward vectors of all arms."""
+        return self.mean_function(contexts)
+
+    def rewards(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards drawn around the means."""
+        return self.noise.draw(rng, means)

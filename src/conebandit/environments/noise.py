@@ -1,0 +1,92 @@
+"""Noise: how a reward is drawn around its mean. Every law here has exactly the given mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit._validate import FloatArray, as_floats
+
+
+class Noise(Protocol):
+    """Anything that draws rewards of given means."""
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards of the same shape (..., M) as their means."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent normal noise with deviation ``sigma``."""
+
+    sigma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+            raise ValueError(f"sigma must be a number >= 0; got {self.sigma!r}.")
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards around the means."""
+        noisy = rng.standard_normal(means.shape)
+        noisy *= self.sigma
+        noisy += means
+        return noisy
+
+
+class Correlated:
+    """Normal noise with a covariance matrix (M, M) across objectives."""
+
+    def __init__(self, covariance: ArrayLike) -> None:
+        matrix = as_floats(covariance, "covariance")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T):
+            raise ValueError(f"covariance must be a symmetric (M, M) matrix; got shape {matrix.shape}.")
+        values, vectors = np.linalg.eigh(matrix)
+        if values[0] < -1e-10 * abs(values[-1]):
+            raise ValueError(f"covariance must be positive semi-definite; its smallest eigenvalue is {values[0]:g}.")
+        self.covariance = matrix
+        self._root = vectors * np.sqrt(np.maximum(values, 0.0))
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards around the means."""
+        noisy: FloatArray = means + rng.standard_normal(means.shape) @ self._root.T
+        return noisy
+
+
+@dataclass(frozen=True)
+class Heteroscedastic:
+    """Normal noise whose deviation is a function of the mean; by default proportional to it."""
+
+    deviation: Callable[[FloatArray], FloatArray] = lambda mean: 0.5 * np.abs(mean)
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards around the means."""
+        noisy: FloatArray = means + self.deviation(means) * rng.standard_normal(means.shape)
+        return noisy
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Uniform noise within ``width`` of the mean."""
+
+    width: float = 0.5
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Rewards around the means."""
+        noisy: FloatArray = means + self.width * rng.uniform(-1.0, 1.0, means.shape)
+        return noisy
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Zero or one, with the mean as the probability of one."""
+
+    def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
+        """Zeros and ones."""
+        if means.min() < 0 or means.max() > 1:
+            raise ValueError("Bernoulli noise needs means between 0 and 1.")
+        return (rng.random(means.shape) < means).astype(np.float64)

@@ -1,0 +1,102 @@
+"""Random smooth mean functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone
+from conebandit.environments import shift
+from conebandit.environments.base import World
+from conebandit.environments.noise import Gaussian, Noise
+
+WAVES = 24  # cosines in each sum: enough that a sum of them looks like a Gaussian process
+
+
+@dataclass(frozen=True)
+class _Waves:
+    """Means between ``low`` and 1: squashed sums of cosines that all arms and objectives share."""
+
+    frequencies: FloatArray  # (d, waves)
+    phases: FloatArray  # (waves,)
+    amplitudes: FloatArray  # (waves, K * M)
+    n_arms: int
+    low: float
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        waves = np.cos(contexts @ self.frequencies + self.phases) @ self.amplitudes
+        waves /= np.sqrt(1.0 + waves * waves)
+        waves *= 0.5 * (1.0 - self.low)
+        waves += 0.5 * (1.0 + self.low)
+        return waves.reshape(len(contexts), self.n_arms, -1)
+
+
+def default_schedule(dim: int, nu: float, change_point: int) -> shift.Schedule:
+    """The paper's shift in every coordinate."""
+    return shift.change_point(shift.power_law(nu, dim), shift.uniform(dim), at=change_point)
+
+
+def smooth(
+    n_arms: int = 8,
+    n_objectives: int = 2,
+    dim: int = 2,
+    *,
+    relevant: int | None = None,
+    length_scale: float = 0.5,
+    low: float = 0.2,
+    nu: float = 3.0,
+    change_point: int = 5000,
+    schedule: shift.Schedule | None = None,
+    noise: Noise | None = None,
+    cone: Cone | None = None,
+    seed: int = 0,
+) -> World:
+    """Random smooth positive mean functions with a given length scale.
+
+    Parameters
+    ----------
+    n_arms, n_objectives, dim
+        K, M and d.
+    relevant
+        How many of the coordinates matter (the first ones); all by default.
+    length_scale
+        Distance over which means change noticeably, in units of the box.
+    low
+        Means lie between this and 1.
+    nu, change_point
+        Shift in every coordinate as in the paper; unless ``schedule`` is given.
+    schedule
+        Any schedule on the unit cube.
+    noise
+        Gaussian with deviation 0.3 by default.
+    cone
+        The orthant by default.
+    seed
+        Which random functions.
+
+    Examples
+    --------
+    >>> from conebandit.environments import smooth
+    >>> env = smooth(n_arms=4, n_objectives=3, dim=2, seed=1)
+    >>> means = env.means(env.contexts(np.random.default_rng(0), 1000, 0))
+    >>> means.shape, bool(0.2 <= means.min() and means.max() <= 1)
+    ((1000, 4, 3), True)
+    """
+    used = dim if relevant is None else relevant
+    if not 1 <= used <= dim:
+        raise ValueError(f"relevant must be between 1 and dim = {dim}; got {relevant!r}.")
+    rng = np.random.default_rng(seed)
+    frequencies = np.zeros((dim, WAVES))
+    frequencies[:used] = rng.standard_normal((used, WAVES)) / length_scale
+    waves = _Waves(
+        frequencies=frequencies,
+        phases=rng.uniform(0.0, 2.0 * np.pi, WAVES),
+        amplitudes=rng.standard_normal((WAVES, n_arms * n_objectives)) * np.sqrt(2.0 / WAVES),
+        n_arms=n_arms,
+        low=low,
+    )
+    name = f"smooth, d = {dim} ({used} relevant), K = {n_arms}, M = {n_objectives}"
+    when = schedule or default_schedule(dim, nu, change_point)
+    return World(name, when, waves, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

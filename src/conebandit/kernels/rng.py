@@ -1,0 +1,49 @@
+"""Random numbers as a function of (seed, key): the same key gives the same draw, in any order, in any process."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import compiled
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+@compiled
+def mix(x: np.uint64) -> np.uint64:
+    """Scramble 64 bits (the finaliser of SplitMix64, Steele, Lea & Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    return x ^ (x >> np.uint64(31))
+
+
+@compiled
+def hash_vector(x: NDArray[np.uint64]) -> np.uint64:
+    """One key from the bits of several numbers."""
+    key = np.uint64(0)
+    for m in range(x.size):
+        key = mix(key * _GOLDEN + x[m] + np.uint64(1))
+    return key
+
+
+@compiled
+def uniform(seed: np.uint64, key: np.uint64) -> float:
+    """A number in [0, 1) that depends on nothing but seed and key."""
+    bits = mix(mix(seed + _GOLDEN) ^ mix(key * _GOLDEN + _FIRST))
+    return float(bits >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def choose_many(
+    seed: np.uint64, keys: NDArray[np.uint64], bits: NDArray[np.uint64], n: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """For each round one of ``n`` by its key, and another one, as a row of flags, by the bits of its context."""
+    chosen = np.empty(keys.size, dtype=np.int64)
+    flags = np.zeros((keys.size, n), dtype=np.bool_)
+    for i in range(keys.size):
+        chosen[i] = np.int64(uniform(seed, keys[i]) * n)
+        flags[i, np.int64(uniform(seed, hash_vector(bits[i])) * n)] = True
+    return chosen, flags

@@ -1,0 +1,462 @@
+"""Algorithm 1 of the paper on arrays: an adaptive dyadic tree over contexts with elimination of arms in each bin.
+
+The state is a handful of arrays (few, since handing an array to compiled code costs a tenth of a microsecond):
+
+    size    (2,)                observations, nodes
+    links   (nodes, 6)          LEVEL h, PARENT, CHILD (first of 2^d in a row, -1 at a leaf), FIRST and LAST sample of
+                                a leaf, SEEN (contexts in the bin)
+    tallies (nodes, K, 4 + M)   ACTIVE, REPORTED, WHEN (observation at which an arm was eliminated, or -1), BY (whom),
+                                and from COUNT on n_{k,t} of equation (2), for each objective on its own
+    moments (nodes, K, 3M + 4F) sum, mean (3), radius (4) for each objective; then for each facet the image of the mean,
+                                the blur |W| C, the image of the upper bound u (5), and the margin of an elimination
+    data    (samples, d + M)    contexts and rewards
+    chain   (samples, 2)        arm, and the next sample of the same leaf, -1 at the end
+
+:func:`decide` reads it, :func:`fold` is the only routine that changes it, :func:`run` does both for a whole chunk.
+Contexts live in the unit cube. Symbols are the paper's: K arms, M objectives, F facets, h the level of a bin,
+V_h = 2^-h its side. "Line" numbers are those of Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import compiled
+from conebandit.kernels.rng import uniform
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+OBSERVATIONS, NODES = 0, 1
+LEVEL, PARENT, CHILD, FIRST, LAST, SEEN = 0, 1, 2, 3, 4, 5
+ACTIVE, REPORTED, WHEN, BY, COUNT = 0, 1, 2, 3, 4
+ARM, FOLLOWING = 0, 1
+
+# Positions in the array of constants; from BIAS on, c_1 V_h^beta for each level h; from UNION on, what a level adds to
+# the logarithm (for all bins of all levels).
+SOUND, NOISE, LOG_TERM, SPLIT_AT, WARM_UP, BIAS = 0, 1, 2, 3, 4, 5
+DEEPEST = 50  # a bin of side 2^-50 is a point
+UNION = BIAS + DEEPEST + 1
+CONSTANTS = UNION + DEEPEST + 1
+
+
+@compiled
+def leaf_of(links: Ints, x: Floats) -> int:
+    """The leaf whose bin contains the point ``x`` (d,), or -1 if it is not in the unit cube."""
+    return _leaf(links, x.reshape((1, x.size)), 0, x.size)
+
+
+@compiled
+def _leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
+    """Line 8, for the first ``dim`` entries of row ``i`` (making a view of it would be slower than the search).
+
+    Bins are closed below and open above, except at the upper edge of the cube. Doubling and subtracting one are exact,
+    so a context on a boundary always falls on the same side.
+    """
+    for m in range(dim):
+        if not 0.0 <= points[i, m] <= 1.0:
+            return -1
+    node = 0
+    while links[node, CHILD] >= 0:
+        which = 0
+        scale = float(1 << links[node, LEVEL])
+        for m in range(dim):
+            inside = points[i, m] * scale  # position in units of the bin
+            inside -= min(np.floor(inside), scale - 1.0)
+            if inside >= 0.5:
+                which |= 1 << m
+        node = links[node, CHILD] + which
+    return node
+
+
+@compiled
+def decide(
+    size: Ints, links: Ints, tallies: Ints, x: Floats, key: np.uint64, warm_up: int, seed: np.uint64, active: Bools
+) -> tuple[np.int64, float]:
+    """An arm and its probability, as a function of state, context and key; -1 if the context is not in the cube.
+
+    ``active`` receives the arms that were in the running.
+    """
+    leaf = leaf_of(links, x)
+    if leaf < 0:
+        return np.int64(-1), 0.0
+    return _choose(size, tallies, leaf, key, warm_up, seed, active.reshape((1, active.size)), 0)
+
+
+@compiled
+def _choose(
+    size: Ints, tallies: Ints, leaf: int, key: np.uint64, warm_up: int, seed: np.uint64, active: Bools, row: int
+) -> tuple[np.int64, float]:
+    """Lines 5 and 12; ``active[row]`` receives the arms that were in the running."""
+    arms = tallies.shape[1]
+    if size[OBSERVATIONS] < warm_up:
+        for k in range(arms):
+            active[row, k] = True
+        return np.int64(key % np.uint64(arms)), 1.0 / arms  # round robin when keys count rounds
+    n = 0
+    for k in range(arms):
+        active[row, k] = tallies[leaf, k, ACTIVE] == 1
+        n += tallies[leaf, k, ACTIVE]
+    pick = np.int64(uniform(seed, key) * n)
+    for k in range(arms):
+        pick -= tallies[leaf, k, ACTIVE]
+        if pick < 0:
+            return np.int64(k), 1.0 / n
+    return np.int64(-1), 0.0  # not reached: a leaf always has an active arm
+
+
+@compiled
+def fold(
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    moments: Floats,
+    data: Floats,
+    chain: NDArray[np.int32],
+    facets: Floats,
+    constants: Floats,
+    x: Floats,
+    arm: int,
+    reward: Floats,
+) -> bool:
+    """One observation; returns False, and changes nothing, if the context is not in the cube."""
+    leaf = leaf_of(links, x)
+    if leaf < 0:
+        return False
+    contexts, rewards = x.reshape((1, x.size)), reward.reshape((1, reward.size))
+    _fold(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, 0, arm, rewards, 0)
+    return True
+
+
+@compiled
+def _fold(
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    moments: Floats,
+    data: Floats,
+    chain: NDArray[np.int32],
+    facets: Floats,
+    constants: Floats,
+    leaf: int,
+    contexts: Floats,
+    i: int,
+    arm: int,
+    rewards: Floats,
+    r: int,
+) -> None:
+    """Lines 6 and 9 to 19: context ``i`` and reward ``r`` change the leaf they fall into, and may split it."""
+    sample, dim = size[OBSERVATIONS], contexts.shape[1]
+    for m in range(dim):
+        data[sample, m] = contexts[i, m]
+    for m in range(rewards.shape[1]):
+        data[sample, dim + m] = rewards[r, m]
+    chain[sample, ARM] = arm
+    size[OBSERVATIONS] += 1
+    _append(links, tallies, moments, data, chain, leaf, sample)
+    _estimate(links, tallies, moments, facets, constants, leaf, arm)
+    if size[OBSERVATIONS] >= constants[WARM_UP]:
+        # While round robin lasts nothing is eliminated, so at its end all pairs are new.
+        news = -1 if size[OBSERVATIONS] == constants[WARM_UP] else arm
+        _refine(tallies, moments, facets, constants, leaf, news, size[OBSERVATIONS])
+    _report(links, tallies, moments, facets, leaf)
+    # Line 14, with n the number of contexts in the bin: c_2^2 8K log(KM / delta) / n < c_1^2 V_h^(2 beta).
+    h = links[leaf, LEVEL]
+    due = constants[SPLIT_AT] < links[leaf, SEEN] * constants[BIAS + h] ** 2
+    if due and h < DEEPEST and size[OBSERVATIONS] > constants[WARM_UP]:
+        _split(size, links, tallies, moments, data, chain, facets, constants, leaf, dim)
+
+
+@compiled
+def _append(
+    links: Ints, tallies: Ints, moments: Floats, data: Floats, chain: NDArray[np.int32], leaf: int, sample: int
+) -> None:
+    """Add a stored sample to a leaf: counts, sums, and the leaf's chain of samples, oldest first."""
+    chain[sample, FOLLOWING] = -1
+    if links[leaf, FIRST] < 0:
+        links[leaf, FIRST] = sample
+    else:
+        chain[links[leaf, LAST], FOLLOWING] = sample
+    links[leaf, LAST] = sample
+    links[leaf, SEEN] += 1
+    k = chain[sample, ARM]
+    objectives = tallies.shape[2] - COUNT
+    dim = data.shape[1] - objectives
+    for m in range(objectives):
+        r = data[sample, dim + m]
+        if not np.isnan(r):
+            tallies[leaf, k, COUNT + m] += 1
+            moments[leaf, k, m] += r
+
+
+@compiled
+def _estimate(
+    links: Ints, tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, k: int
+) -> None:
+    """Line 13: mean and radius of one arm, and their images on the facets."""
+    rows, objectives = facets.shape
+    h = links[node, LEVEL]
+    for m in range(objectives):
+        n = tallies[node, k, COUNT + m]
+        if n == 0:
+            moments[node, k, objectives + m] = 0.0
+            moments[node, k, 2 * objectives + m] = np.inf
+            continue
+        log_term = constants[LOG_TERM]
+        if constants[SOUND]:  # union over all bins of all levels, and over the number of samples
+            log_term += constants[UNION + h] + np.log(n * (n + 1.0))
+        moments[node, k, objectives + m] = moments[node, k, m] / n
+        moments[node, k, 2 * objectives + m] = constants[BIAS + h] + constants[NOISE] * np.sqrt(log_term / n)
+    image, blur, upper = 3 * objectives, 3 * objectives + rows, 3 * objectives + 2 * rows
+    for j in range(rows):
+        y = spread = lift = 0.0
+        for m in range(objectives):
+            if facets[j, m] != 0.0:
+                y += facets[j, m] * moments[node, k, objectives + m]
+                spread += abs(facets[j, m]) * moments[node, k, 2 * objectives + m]
+                lift += facets[j, m] * moments[node, k, 2 * objectives + m]
+        moments[node, k, image + j] = y
+        moments[node, k, blur + j] = spread
+        moments[node, k, upper + j] = y + lift
+
+
+@compiled
+def _refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, news: int, now: int) -> None:
+    """Lines 10 and 11: eliminate arms; ``news`` is the arm whose estimate has changed, -1 for any."""
+    if not constants[SOUND]:
+        _refine_as_printed(tallies, moments, facets, node, now)
+        return
+    arms = tallies.shape[1]
+    for a in range(arms):
+        if news < 0:
+            for b in range(arms):
+                _eliminate_if_surely_beaten(tallies, moments, facets, node, a, b, now)
+        else:  # only pairs with the changed arm can have changed
+            _eliminate_if_surely_beaten(tallies, moments, facets, node, a, news, now)
+            _eliminate_if_surely_beaten(tallies, moments, facets, node, news, a, now)
+
+
+@compiled
+def _eliminate_if_surely_beaten(
+    tallies: Ints, moments: Floats, facets: Floats, node: int, a: int, b: int, now: int
+) -> None:
+    """Drop ``b`` if active ``a`` is above it on every facet by more than both may be off."""
+    if a == b or tallies[node, a, ACTIVE] == 0 or tallies[node, b, ACTIVE] == 0:
+        return
+    rows, objectives = facets.shape
+    image, blur, margin = 3 * objectives, 3 * objectives + rows, 3 * objectives + 3 * rows
+    for j in range(rows):
+        lead = moments[node, a, image + j] - moments[node, b, image + j]
+        if not lead > moments[node, a, blur + j] + moments[node, b, blur + j]:
+            return
+    _eliminate(tallies, node, b, a, now)
+    for j in range(rows):
+        lead = moments[node, a, image + j] - moments[node, b, image + j]
+        moments[node, b, margin + j] = lead - moments[node, a, blur + j] - moments[node, b, blur + j]
+
+
+@compiled
+def _eliminate(tallies: Ints, node: int, k: int, by: int, now: int) -> None:
+    tallies[node, k, ACTIVE] = 0
+    tallies[node, k, WHEN] = now
+    tallies[node, k, BY] = by
+
+
+@compiled
+def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int, now: int) -> None:
+    """Keep an arm iff its estimate is within 2C, in the order of the cone, of *some* arm on the optimistic front."""
+    arms, (rows, objectives) = tallies.shape[1], facets.shape
+    for k in range(arms):
+        for m in range(objectives):
+            if tallies[node, k, ACTIVE] == 1 and tallies[node, k, COUNT + m] == 0:
+                return  # an unknown arm is infinitely optimistic, and nothing is far from it
+    upper, margin = 3 * objectives + 2 * rows, 3 * objectives + 3 * rows
+    # Line 10: arms whose upper bound no other upper bound strongly dominates. Those are within reach of themselves.
+    optimistic = np.zeros(arms, dtype=np.bool_)
+    left_out = 0
+    for k in range(arms):
+        if tallies[node, k, ACTIVE] == 1:
+            optimistic[k] = not _beaten(tallies, moments, node, k, ACTIVE, upper, rows, True)
+            left_out += not optimistic[k]
+    if left_out == 0:
+        return
+    for k in range(arms):
+        if tallies[node, k, ACTIVE] == 0 or optimistic[k]:
+            continue
+        nearest, least = -1, -np.inf
+        for other in range(arms):
+            if optimistic[other]:
+                slack = np.inf
+                for j in range(rows):
+                    slack = min(slack, _closeness(moments, facets, node, k, other, j))
+                if slack > least:
+                    nearest, least = other, slack
+                if slack >= 0.0:
+                    break
+        if least < 0.0:
+            _eliminate(tallies, node, k, nearest, now)
+            for j in range(rows):
+                moments[node, k, margin + j] = -_closeness(moments, facets, node, k, nearest, j)
+
+
+@compiled
+def _closeness(moments: Floats, facets: Floats, node: int, a: int, b: int, j: int) -> float:
+    """Facet ``j`` of 2C - |muhat_a - muhat_b|, where 2C is the sum of the two radii."""
+    objectives = facets.shape[1]
+    value = 0.0
+    for m in range(objectives):
+        distance = abs(moments[node, a, objectives + m] - moments[node, b, objectives + m])
+        both = moments[node, a, 2 * objectives + m] + moments[node, b, 2 * objectives + m]
+        value += facets[j, m] * (both - distance)
+    return value
+
+
+@compiled
+def _beaten(
+    tallies: Ints, moments: Floats, node: int, k: int, among: int, column: int, rows: int, strongly: bool
+) -> bool:
+    """Whether another arm among those flagged dominates ``k``, comparing ``rows`` columns of the moments."""
+    for other in range(tallies.shape[1]):
+        if tallies[node, other, among] == 1 and other != k:
+            larger = 0
+            for j in range(rows):
+                lead = moments[node, other, column + j] - moments[node, k, column + j]
+                if lead < 0.0:
+                    larger = -1
+                    break
+                larger += lead > 0.0
+            if larger == rows or (larger > 0 and not strongly):
+                return True
+    return False
+
+
+@compiled
+def _report(links: Ints, tallies: Ints, moments: Floats, facets: Floats, node: int) -> None:
+    """Front of the estimates among active arms; where nothing is known, what the parent reports."""
+    arms, (rows, objectives) = tallies.shape[1], facets.shape
+    known = 0
+    for k in range(arms):
+        flag = tallies[node, k, ACTIVE]
+        for m in range(objectives):
+            if tallies[node, k, COUNT + m] == 0:
+                flag = 0
+        tallies[node, k, REPORTED] = flag
+        known += flag
+    if known == 0:
+        _report_as_parent(links, tallies, node)
+        return
+    # Whoever is dominated is so by someone undominated, so clearing flags on the way loses no dominator.
+    for k in range(arms):
+        if tallies[node, k, REPORTED] == 1 and _beaten(
+            tallies, moments, node, k, REPORTED, 3 * objectives, rows, False
+        ):
+            tallies[node, k, REPORTED] = 0
+
+
+@compiled
+def _report_as_parent(links: Ints, tallies: Ints, node: int) -> None:
+    """For a bin without estimates: the arms that its parent reports and that are still active here, or all active."""
+    parent = links[node, PARENT]
+    found = 0
+    for k in range(tallies.shape[1]):
+        inherited = 1 if parent < 0 else tallies[parent, k, REPORTED]
+        tallies[node, k, REPORTED] = inherited * tallies[node, k, ACTIVE]
+        found += tallies[node, k, REPORTED]
+    if found == 0:
+        for k in range(tallies.shape[1]):
+            tallies[node, k, REPORTED] = tallies[node, k, ACTIVE]
+
+
+@compiled
+def _split(
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    moments: Floats,
+    data: Floats,
+    chain: NDArray[np.int32],
+    facets: Floats,
+    constants: Floats,
+    node: int,
+    dim: int,
+) -> None:
+    """Lines 15 and 16: replace a leaf by its 2^d halves and deal its samples to them, oldest first."""
+    start = size[NODES]
+    stop = start + (1 << dim)
+    size[NODES] = stop
+    for new in range(start, stop):
+        blank(links, tallies, moments, new, links[node, LEVEL] + 1, node)
+        for k in range(tallies.shape[1]):
+            tallies[new, k, ACTIVE] = tallies[node, k, ACTIVE]
+    links[node, CHILD] = start
+    sample = links[node, FIRST]
+    links[node, FIRST] = links[node, LAST] = -1
+    while sample >= 0:
+        following = chain[sample, FOLLOWING]
+        _append(links, tallies, moments, data, chain, _leaf(links, data, sample, dim), sample)
+        sample = following
+    for new in range(start, stop):
+        for k in range(tallies.shape[1]):
+            _estimate(links, tallies, moments, facets, constants, new, k)
+        _refine(tallies, moments, facets, constants, new, -1, size[OBSERVATIONS])
+        _report(links, tallies, moments, facets, new)
+
+
+@compiled
+def blank(links: Ints, tallies: Ints, moments: Floats, node: int, level: int, parent: int) -> None:
+    """Make a node an empty leaf in which all arms are active."""
+    links[node, LEVEL], links[node, PARENT] = level, parent
+    links[node, CHILD] = links[node, FIRST] = links[node, LAST] = -1
+    links[node, SEEN] = 0
+    for k in range(tallies.shape[1]):
+        for i in range(tallies.shape[2]):
+            tallies[node, k, i] = 0
+        tallies[node, k, ACTIVE] = tallies[node, k, REPORTED] = 1
+        tallies[node, k, WHEN] = tallies[node, k, BY] = -1
+        for i in range(moments.shape[2]):
+            moments[node, k, i] = 0.0
+        objectives = tallies.shape[2] - COUNT
+        for m in range(objectives):
+            moments[node, k, 2 * objectives + m] = np.inf
+
+
+@compiled
+def run(
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    moments: Floats,
+    data: Floats,
+    chain: NDArray[np.int32],
+    facets: Floats,
+    constants: Floats,
+    seed: np.uint64,
+    contexts: Floats,
+    outcomes: Floats,
+    keys: NDArray[np.uint64],
+    start: int,
+    arms: Ints,
+    chances: Floats,
+    active: Bools,
+    reported: Bools,
+) -> int:
+    """Decide and observe for rounds ``start``, ... of a chunk; ``outcomes`` (n, K, M) are those of all arms.
+
+    Returns the round at which it stopped because the tree needs room for more nodes, or n.
+    """
+    dim, n_arms = contexts.shape[1], tallies.shape[1]
+    rewards = outcomes.reshape((-1, outcomes.shape[2]))
+    warm_up = int(constants[WARM_UP])
+    for i in range(start, contexts.shape[0]):
+        if size[NODES] + (1 << dim) > links.shape[0]:
+            return int(i)
+        leaf = _leaf(links, contexts, i, dim)
+        arm, chances[i] = _choose(size, tallies, leaf, keys[i], warm_up, seed, active, i)
+        for k in range(n_arms):
+            reported[i, k] = tallies[leaf, k, REPORTED] == 1
+        arms[i] = arm
+        r = i * n_arms + arm
+        _fold(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, i, int(arm), rewards, r)
+    return int(contexts.shape[0])

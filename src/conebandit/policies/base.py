@@ -1,0 +1,178 @@
+"""What every policy offers, and the small types it speaks in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import inf
+from numbers import Integral
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit._validate import FloatArray, as_floats
+
+Key = int | str | bytes
+
+
+class Decision(NamedTuple):
+    """An arm to play.
+
+    Attributes
+    ----------
+    arm
+        Index of the arm.
+    propensity
+        Probability with which this arm is drawn in this state for this context; for off-policy evaluation.
+    mask
+        Shape (K,), True for arms that are still in the running.
+    """
+
+    arm: int
+    propensity: float
+    mask: NDArray[np.bool_]
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Arms that are still in the running."""
+        return tuple(int(k) for k in np.flatnonzero(self.mask))
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Arms that a policy holds for undominated in a context, with what it knows about them.
+
+    Attributes
+    ----------
+    arms
+        Their indices, ascending; never empty.
+    means
+        Shape (len(arms), M), estimated means; nan where nothing is known.
+    radii
+        Shape (len(arms), M), how far each estimate may be off; inf where nothing is known.
+    """
+
+    arms: tuple[int, ...]
+    means: FloatArray
+    radii: FloatArray
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Any object with these members can be simulated and served.
+
+    ``decide`` must not change the policy, and must give the same answer to the same context and key until the next
+    ``observe``.
+    """
+
+    n_arms: int
+    n_objectives: int
+    context_dim: int
+
+    def decide(self, context: ArrayLike, key: Key) -> Decision:
+        """Arm for a context; ``key`` stands for the randomness of this decision."""
+        ...
+
+    def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
+        """Learn from a reward vector, nan where a metric is not known yet."""
+        ...
+
+    def front(self, context: ArrayLike) -> Front:
+        """Arms held for undominated in a context."""
+        ...
+
+
+def as_key(key: Key) -> np.uint64:
+    """64 bits from an integer (its lowest 64 bits) or a text (a hash of it)."""
+    if type(key) is int:  # by far the most common
+        return np.uint64(key & 0xFFFFFFFFFFFFFFFF)
+    if isinstance(key, str | bytes):
+        digest = blake2b(key.encode() if isinstance(key, str) else key, digest_size=8).digest()
+        return np.uint64(int.from_bytes(digest, "little"))
+    if isinstance(key, Integral) and not isinstance(key, bool):
+        return np.uint64(int(key) & 0xFFFFFFFFFFFFFFFF)
+    raise TypeError(f"key must be an integer, a string or bytes that identifies the decision; got {key!r}.")
+
+
+def as_count(value: Any, name: str) -> int:
+    """A positive integer."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+    return int(value)
+
+
+def as_arm(arm: Any, n_arms: int) -> int:
+    """Index of an arm."""
+    if type(arm) is int and 0 <= arm < n_arms:
+        return arm
+    if not isinstance(arm, Integral) or isinstance(arm, bool) or not 0 <= int(arm) < n_arms:
+        raise ValueError(f"arm must be an integer from 0 to {n_arms - 1}; got {arm!r}.")
+    return int(arm)
+
+
+def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
+    """A reward vector; nan entries are allowed, infinite ones are not."""
+    vector = as_floats(reward, "reward")
+    if vector.shape != (n_objectives,):
+        raise ValueError(f"reward must have {n_objectives} entries, one for each objective; got shape {vector.shape}.")
+    for value in vector.tolist():
+        if value in (inf, -inf):
+            raise ValueError(f"reward must not be infinite; got {vector.tolist()}. Use nan for what is not known yet.")
+    return vector
+
+
+class Box:
+    """Where contexts live: a box, mapped to the unit cube.
+
+    Parameters
+    ----------
+    dim
+        Number of coordinates.
+    bounds
+        Shape (d, 2), lowest and highest value of each coordinate; the unit cube by default.
+    """
+
+    def __init__(self, dim: int, bounds: ArrayLike | None = None) -> None:
+        if bounds is None:
+            self.bounds = np.tile([0.0, 1.0], (dim, 1))
+        else:
+            self.bounds = as_floats(bounds, "bounds").copy()
+            ordered = self.bounds.shape == (dim, 2) and np.isfinite(self.bounds).all()
+            if not ordered or not (self.bounds[:, 0] < self.bounds[:, 1]).all():
+                raise ValueError(
+                    f"bounds must have shape ({dim}, 2), a finite (lowest, highest) for each coordinate, "
+                    f"lowest below highest; got {np.asarray(bounds).tolist()}."
+                )
+        self.is_unit = bool((self.bounds == [0.0, 1.0]).all())
+        self._low, self._span = self.bounds[:, 0].copy(), np.ptp(self.bounds, axis=1)
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def scaled(self, context: ArrayLike) -> FloatArray:
+        """One context (d,) mapped by the bounds; whether it lies within them is for the caller to see."""
+        x = as_floats(context, "context")
+        if x.shape != self._low.shape:
+            raise ValueError(f"context must have shape ({len(self)},); got {x.shape}.")
+        return x if self.is_unit else (x - self._low) / self._span
+
+    def point(self, context: ArrayLike) -> FloatArray:
+        """One context (d,) in the unit cube, or a ``ValueError`` that says what is wrong with it."""
+        x = self.scaled(context)
+        for m, value in enumerate(x):
+            if not 0.0 <= value <= 1.0:
+                low, high = self.bounds[m]
+                raise ValueError(
+                    f"context[{m}] must lie in [{low:g}, {high:g}]; got {np.asarray(context, dtype=float)[m]}. "
+                    "Give the policy other bounds, or clip the context before."
+                )
+        return x
+
+    def points(self, contexts: FloatArray) -> FloatArray:
+        """Many contexts (n, d) in the unit cube."""
+        x = contexts if self.is_unit else (contexts - self._low) / self._span
+        good = ((x >= 0.0) & (x <= 1.0)).all(axis=1)
+        if not good.all():
+            self.point(contexts[int(np.argmin(good))])  # raises and says which coordinate
+        return np.ascontiguousarray(x)

@@ -1,0 +1,49 @@
+"""Reading a saved policy back, whichever it is."""
+
+from __future__ import annotations
+
+import os
+
+from conebandit.policies import storage
+from conebandit.policies.cone_tree import ConeTree
+
+_KINDS = {"ConeTree": ConeTree}
+
+
+def load_policy(path: str | os.PathLike[str]) -> ConeTree:
+    """Read a policy that was written by its ``save`` method; bit for bit what was saved.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Returns
+    -------
+    Policy
+
+    Raises
+    ------
+    ValueError
+        (A ``PolicyFileError``.) If the file is not a saved policy, is damaged, or comes from a newer version.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, conebandit as cb
+    >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1)
+    >>> policy.observe([0.2], 0, [1.0, 0.5])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     policy.save(pathlib.Path(folder) / "policy.npz")
+    ...     again = cb.load_policy(pathlib.Path(folder) / "policy.npz")
+    >>> again.n_observations
+    1
+    """
+    kind, options, arrays = storage.read(path)
+    if kind not in _KINDS:
+        raise storage.PolicyFileError(
+            f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {sorted(_KINDS)}."
+        )
+    try:
+        return _KINDS[kind]._restore(options, arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {error}.") from None

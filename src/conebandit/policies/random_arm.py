@@ -1,0 +1,73 @@
+"""The paper's benchmark: an arm at random."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone
+from conebandit.kernels.rng import choose_many, hash_vector, uniform
+from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward
+
+
+class RandomArm:
+    """Plays every arm with the same probability and learns nothing.
+
+    Its front in a context is one arm as well, drawn from the bits of the context, so that it is scored as a singleton
+    (as in the paper) and not as the set of all arms, which would cover every front.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.RandomArm(n_arms=4, cone=cb.Cone.orthant(2), context_dim=1)
+    >>> policy.decide([0.5], key=1).propensity
+    0.25
+    """
+
+    def __init__(
+        self, n_arms: int, cone: Cone, context_dim: int, *, seed: int = 0, bounds: ArrayLike | None = None
+    ) -> None:
+        self.n_arms = as_count(n_arms, "n_arms")
+        self.context_dim = as_count(context_dim, "context_dim")
+        self.cone, self.n_objectives = cone, cone.dim
+        self.box = Box(self.context_dim, bounds)
+        self._seed = as_key(seed)
+
+    def decide(self, context: ArrayLike, key: Key) -> Decision:
+        """Any arm, by the key alone."""
+        self.box.point(context)
+        arm = int(uniform(self._seed, as_key(key)) * self.n_arms)
+        return Decision(arm, 1.0 / self.n_arms, np.ones(self.n_arms, dtype=np.bool_))
+
+    def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
+        """Check the arguments and forget them."""
+        self.box.point(context)
+        as_arm(arm, self.n_arms)
+        as_reward(reward, self.n_objectives)
+
+    def front(self, context: ArrayLike) -> Front:
+        """One arm, by the context alone; nothing is known about it."""
+        bits = hash_vector(self.box.point(context).view(np.uint64))
+        arm = int(uniform(self._seed, bits) * self.n_arms)
+        return Front((arm,), np.full((1, self.n_objectives), np.nan), np.full((1, self.n_objectives), np.inf))
+
+    def run_chunk(
+        self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Many rounds at once, for the simulator; see :meth:`ConeTree.run_chunk`."""
+        bits = self.box.points(contexts).view(np.uint64)
+        arms, reported = choose_many(self._seed, keys, bits, self.n_arms)
+        active = np.ones((len(arms), self.n_arms), dtype=np.bool_)
+        return arms, np.full(len(arms), 1.0 / self.n_arms), active, reported
+
+    def copy(self) -> Self:
+        """Itself: there is no state."""
+        return self

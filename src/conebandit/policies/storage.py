@@ -1,0 +1,53 @@
+"""Saving a policy: its arrays and a header in one file, without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORMAT = 1
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class PolicyFileError(ValueError):
+    """A file that is not a saved policy, is damaged, or was written by a newer version."""
+
+
+def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arrays: Arrays) -> None:
+    """Write a policy; the file is there completely or not at all."""
+    target = Path(path)
+    header = {"format": FORMAT, "kind": kind, "options": options}
+    text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
+    part = target.with_name(target.name + ".part")
+    with part.open("wb") as file:
+        np.savez(file, allow_pickle=False, header=text, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(target)
+
+
+def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
+    """Kind, options and arrays of a saved policy; every byte is checked against the checksums in the file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(bytes(file["header"]))
+            arrays = {name: file[name] for name in file.files if name != "header"}
+        kind, options, version = header["kind"], header["options"], header["format"]
+    except FileNotFoundError:
+        raise
+    except (zipfile.BadZipFile, OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
+        raise PolicyFileError(
+            f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged ({error})."
+        ) from None
+    if version != FORMAT:
+        raise PolicyFileError(
+            f"{os.fspath(path)!r} has format {version!r}; this version of conebandit reads format {FORMAT}."
+        )
+    return kind, options, arrays

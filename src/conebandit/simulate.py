@@ -1,0 +1,214 @@
+"""Runs of a policy in an environment: the only loop over rounds outside the kernels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from rich.progress import Progress
+
+from conebandit._validate import FloatArray
+from conebandit.environments.base import Environment
+from conebandit.policies.base import Policy
+from conebandit.regret import SERIES, regret_series
+
+# Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Run:
+    """What happened in a run, and what it cost.
+
+    Attributes
+    ----------
+    policy
+        The policy as it was at the end; the one handed to :func:`simulate` is unchanged.
+    contexts, arms, rewards, propensities
+        Shapes (T, d), (T,), (T, M), (T,).
+    reported, active
+        Shape (T, K): the reported front and the arms in the running when each decision was made.
+    series
+        ``play``, ``front``, ``coverage``, ``recall``, ``precision``, ``lost``, each (T,); see ``conebandit.regret``.
+    change_points
+        Of the environment.
+    seed
+        Of the run.
+    """
+
+    policy: Policy
+    contexts: FloatArray
+    arms: NDArray[np.int64]
+    rewards: FloatArray
+    propensities: FloatArray
+    reported: NDArray[np.bool_]
+    active: NDArray[np.bool_]
+    series: dict[str, FloatArray]
+    change_points: tuple[int, ...]
+    seed: int
+
+    @property
+    def horizon(self) -> int:
+        """Number of rounds, T."""
+        return len(self.arms)
+
+    def total(self, name: str, *, after: int = 0) -> float:
+        """Sum of a series over the rounds after the first ``after``."""
+        return float(self._series(name)[after:].sum())
+
+    def average(self, name: str, *, after: int = 0) -> float:
+        """Mean of a series over the rounds after the first ``after``."""
+        return float(self._series(name)[after:].mean())
+
+    def cumulative(self, name: str, *, after: int = 0) -> FloatArray:
+        """Running sum of a series, shape (T - after,)."""
+        return np.cumsum(self._series(name)[after:])
+
+    def _series(self, name: str) -> FloatArray:
+        if name not in self.series:
+            raise ValueError(f"name must be one of {', '.join(self.series)}; got {name!r}.")
+        return self.series[name]
+
+
+def simulate(policy: Policy, environment: Environment, horizon: int, seed: int = 0) -> Run:
+    """Let a policy decide and learn for ``horizon`` rounds.
+
+    Rewards of *all* arms are drawn in every round, so policies with the same seed meet the same contexts and the same
+    luck. Policies with a ``run_chunk`` method run in one compiled loop; any other object with ``decide``, ``observe``
+    and ``front`` runs step by step. Both give the same decisions.
+
+    Parameters
+    ----------
+    policy
+        It is copied; the copy learns.
+    environment
+        Any object that passes :func:`check_environment`.
+    horizon
+        Number of rounds.
+    seed
+        Seed of contexts and rewards; it also enters the keys of the decisions. The same seed gives the same run.
+
+    Returns
+    -------
+    Run
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.paper(n_arms=5, change_point=100, sigma=0.1)
+    >>> policy = cb.ConeTree(n_arms=5, cone=env.cone, context_dim=1, preset="sound", sigma=0.1)
+    >>> run = cb.simulate(policy, env, horizon=1000, seed=1)
+    >>> run.total("play", after=env.change_points[-1]) > 0
+    True
+    """
+    rounds = _check(policy, environment, horizon, seed)
+    learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
+    context_rng, reward_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
+    parts = []
+    for start in range(0, rounds, CHUNK):
+        n = min(CHUNK, rounds - start)
+        # Whole chunks are drawn even at the end, so that a longer run begins like a shorter one.
+        contexts = np.ascontiguousarray(environment.contexts(context_rng, CHUNK, start)[:n])
+        means = np.ascontiguousarray(environment.means(contexts))
+        outcomes = np.ascontiguousarray(environment.rewards(reward_rng, means))
+        keys = np.arange(start, start + n, dtype=np.uint64) + np.uint64((seed % 2**32) << 32)
+        played = _play(learner, contexts, outcomes, keys)
+        seen = (played[name] for name in ("arms", "reported", "active"))
+        parts.append(played | regret_series(means, environment.cone, *seen))
+    joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    series = {name: joined.pop(name) for name in SERIES}
+    return Run(policy=learner, series=series, change_points=tuple(environment.change_points), seed=seed, **joined)
+
+
+def _play(policy: Any, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]) -> dict[str, Any]:
+    """One chunk of rounds, in a compiled loop if the policy has one."""
+    run = policy.run_chunk if hasattr(policy, "run_chunk") else partial(step_by_step, policy)
+    arms, propensities, active, reported = run(contexts, outcomes, keys)
+    return {
+        "contexts": contexts,
+        "arms": arms,
+        "rewards": outcomes[np.arange(len(arms)), arms],
+        "propensities": propensities,
+        "reported": reported,
+        "active": active,
+    }
+
+
+def step_by_step(
+    policy: Policy, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
+) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """The plain loop, for any policy; arguments and result as for :meth:`ConeTree.run_chunk`."""
+    n, n_arms = outcomes.shape[:2]
+    arms, propensities = np.empty(n, dtype=np.int64), np.empty(n)
+    active, reported = np.zeros((n, n_arms), dtype=np.bool_), np.zeros((n, n_arms), dtype=np.bool_)
+    for i, (context, key) in enumerate(zip(contexts, keys.tolist(), strict=True)):
+        decision = policy.decide(context, key)
+        arms[i], propensities[i] = decision.arm, decision.propensity
+        active[i, list(decision.active)] = True
+        reported[i, list(policy.front(context).arms)] = True
+        policy.observe(context, decision.arm, outcomes[i, decision.arm])
+    return arms, propensities, active, reported
+
+
+def simulate_many(
+    policy: Policy,
+    environment: Environment,
+    horizon: int,
+    seeds: Iterable[int],
+    *,
+    n_jobs: int = 1,
+    progress: bool = True,
+) -> list[Run]:
+    """One run for each seed, in several processes if wanted; the result does not depend on how many.
+
+    Parameters
+    ----------
+    policy, environment, horizon
+        As for :func:`simulate`.
+    seeds
+        Seeds of the runs.
+    n_jobs
+        Number of processes; -1 for one on each core.
+    progress
+        Whether to show a progress bar.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.smooth(n_arms=3, dim=1, change_point=50)
+    >>> policy = cb.RandomArm(n_arms=3, cone=env.cone, context_dim=1)
+    >>> runs = cb.simulate_many(policy, env, 200, seeds=range(3), progress=False)
+    >>> [run.seed for run in runs]
+    [0, 1, 2]
+    """
+    wanted: Sequence[int] = list(seeds)
+    _check(policy, environment, horizon)
+    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
+        delayed(simulate)(policy, environment, horizon, seed) for seed in wanted
+    )
+    runs = []
+    with Progress(disable=not progress, transient=True) as bar:
+        task = bar.add_task("Simulating", total=len(wanted))
+        for run in jobs:
+            runs.append(run)
+            bar.advance(task)
+    return runs
+
+
+def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0) -> int:
+    if not isinstance(horizon, Integral) or isinstance(horizon, bool) or horizon < 1:
+        raise ValueError(f"horizon must be a positive integer, the number of rounds; got {horizon!r}.")
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise ValueError(f"seed must be a non-negative integer; got {seed!r}.")
+    for name in ("n_arms", "n_objectives", "context_dim"):
+        mine, theirs = getattr(policy, name), getattr(environment, name)
+        if mine != theirs:
+            raise ValueError(f"policy has {name} = {mine}, but the environment has {theirs}; they must agree.")
+    return int(horizon)
