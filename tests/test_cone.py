@@ -1,6 +1,7 @@
 """Cones: both descriptions, constructors, order, identity, errors."""
 
 import pickle
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -163,6 +164,7 @@ def test_cones_are_immutable_and_can_be_pickled():
     assert copy == named
     assert copy.names == ("a", "b")
     assert copy.contains_orthant
+    assert not copy.facets.flags.writeable
     with pytest.raises(TypeError, match="from_facets"):
         Cone()
 
@@ -248,9 +250,66 @@ def test_unclear_tradeoffs_are_refused(statement, says):
         Cone.from_tradeoffs(statement, names=["efficacy", "safety"])
 
 
-def test_contradictory_tradeoffs_are_refused():
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "c"], ["c", "d", "a", "b"]])
+def test_contradictory_tradeoffs_are_refused(names):
     with pytest.raises(ValueError, match="contradict"):
-        Cone.from_tradeoffs("1 a is worth at least 3 b", "1 a is worth at most 2 b", names=["a", "b"])
+        Cone.from_tradeoffs("1 a is worth at least 3 b", "1 a is worth at most 2 b", names=names)
+
+
+def test_a_circle_of_tradeoffs_that_gains_on_every_round_is_refused():
+    circle = ["a is worth at least 2 b", "b is worth at least 2 c", "c is worth at least 2 a"]
+    with pytest.raises(ValueError, match="contradict"):
+        Cone.from_tradeoffs(*circle, names=["a", "b", "c", "d"])
+
+
+def test_a_half_space_given_by_float_rays(rng):
+    for _ in range(200):
+        half = Cone.from_weights(rng.uniform(0.1, 1, (1, 3)))
+        assert Cone.from_rays(half.rays) == half
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Cone.from_facets([[2**0.5, 1], [-3 * 2**0.5, -3]]),
+        lambda: Cone.from_facets(
+            np.array([[1, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]]) @ np.random.default_rng(0).normal(size=(3, 4))
+        ),
+    ],
+)
+def test_input_whose_shape_only_rounding_decides_is_refused(make):
+    with pytest.raises(ValueError, match="rounding"):
+        make()
+
+
+def test_a_float_half_plane_is_either_right_or_refused(rng):
+    right = 0
+    for angle in rng.uniform(0, 2 * np.pi, 200):
+        c, s = np.cos(angle), np.sin(angle)
+        try:
+            cone = Cone.from_rays([[c, s], [-s, c], [-3 * c, -3 * s]])
+        except ValueError:
+            continue
+        right += 1
+        assert cone == Cone.from_facets([[-s, c]])
+        assert not cone.is_pointed
+    assert right > 0
+
+
+def test_fixed_shares_with_many_decimals(rng):
+    for _ in range(50):
+        w = rng.dirichlet(np.ones(3))
+        fixed = Cone.from_weight_ranges({"a": (w[0], w[0]), "b": (w[1], w[1]), "c": (w[2], w[2])})
+        assert fixed == Cone.from_weights([w])
+        assert Cone.from_weight_ranges({"a": (w[0], 1), "b": (w[1], 1), "c": (w[2], 1)}) == fixed
+
+
+def test_decimals_booleans_and_fractions_of_numpy_integers():
+    assert Cone.from_rays([[Decimal("1"), Decimal("0.6")], [Decimal("0.6"), 1]]) == C3
+    assert Cone.from_facets([[np.True_, np.False_], [False, True]]) == Cone.orthant(2)
+    third = Fraction(np.int64(2**62), np.int64(3))
+    assert Cone.from_rays([[third, 0], [0, third]]) == Cone.orthant(2)
+    assert Cone.from_rays([[10**400, 1.5], [1, 1]]).dim == 2
 
 
 def test_exact_input_of_any_size_is_taken_exactly():
@@ -291,7 +350,14 @@ def test_exact_input_of_any_size_is_taken_exactly():
         (lambda: Cone.orthant(2, names=["a"]), ValueError, "names must be 2 different"),
         (lambda: Cone.orthant(2, names=["a", "a"]), ValueError, "names must be 2 different"),
         (lambda: Cone.orthant(2, names="ab"), TypeError, "names must be a sequence"),
-        (lambda: Cone.from_tradeoffs(names=[]), ValueError, "non-empty table"),
+        (lambda: Cone.from_tradeoffs(names=[]), TypeError, "names must be a sequence"),
+        (lambda: Cone.from_tradeoffs(["a is worth at most 2 b"], names=["a", "b"]), TypeError, "statements must be"),
+        (lambda: Cone.orthant(2, names=5), TypeError, "names must be a sequence"),
+        (lambda: Cone.from_weight_ranges([(0, 1)]), TypeError, "ranges must map"),
+        (lambda: Cone.from_weight_ranges({"a": 0.5, "b": (0, 1)}), ValueError, r"ranges\['a'\]"),
+        (lambda: Cone.from_weight_ranges({"a": (0, 1, 2)}), ValueError, r"ranges\['a'\]"),
+        (lambda: Cone.wedge(1e-9), ValueError, "degrees must be"),
+        (lambda: Cone.orthant(2).is_subset_of(np.eye(2)), TypeError, "other must be a conebandit.Cone"),
         (lambda: Cone.from_weights([[0.5, 0.5]]).dual, ValueError, "not pointed"),
         (lambda: Cone.orthant(2).is_subset_of(Cone.orthant(3)), ValueError, "other must have dimension 2"),
     ],

@@ -182,6 +182,28 @@ def test_cones_for_which_more_is_not_better():
     assert additive_gap(arm, front, falling)[0] == pytest.approx(2)
 
 
+def test_very_different_scales_of_the_objectives():
+    for cone in (Cone.from_facets([[1, -1]]), Cone.from_facets([[1, -1], [1, -2]])):
+        assert gap([[1e-6, 1e6]], [[1.0, 1e6]], cone)[0] == pytest.approx(np.log(1e6))
+    flat = Cone.from_facets([[1e-13, -1]])
+    assert additive_gap([[0.0, 0.0]], [[1e13, 0.0]], flat, per_objective=True)[0] == pytest.approx(1e13)
+
+
+def test_additive_gap_respects_ties_in_any_unit():
+    cone = Cone.from_facets([[1, 0], [0, -1]])
+    x, front = np.array([[1, 5]]), np.array([[4, 6], [2, 4]])
+    for unit in (1, 7, 10, 1 / 0.3):
+        assert additive_gap(x / unit, front / unit, cone)[0] * unit == pytest.approx(1)
+
+
+def test_wanted_gaps_only(rng):
+    means = rng.uniform(0.1, 1, (20, 6, 2))
+    mask, where = pareto_mask(means, C3), rng.random((20, 6)) < 0.5
+    some = gap(means, mask, C3, where=where)
+    np.testing.assert_array_equal(some[where], gap(means, mask, C3)[where])
+    assert np.isnan(some[~where]).all()
+
+
 def test_floor_cuts_means_and_front():
     means = [[0.0, 1.0], [1.0, 0.5], [0.2, 0.1]]
     front = [True, True, False]
@@ -202,6 +224,13 @@ def test_floor_cuts_means_and_front():
             ValueError,
             "floor must be a positive number",
         ),
+        (lambda: gap([[1.0, 1.0]], [[1, 1]], C3, floor="x"), ValueError, "floor must be a positive number"),
+        (lambda: gap([[1.0, 1.0]], [[1, 1]], np.eye(2)), TypeError, "cone must be a conebandit.Cone"),
+        (lambda: gap([[1.0, 1.0]], [[1, 1], [1]], C3), TypeError, "front must be an array of real numbers"),
+        (lambda: gap([[1.0, 1.0]], [[1, 1]], C3, where=[1]), ValueError, "where must be a boolean array"),
+        (lambda: log_hausdorff([[1, 1], [1]], [[1, 1]]), TypeError, "a must be an array of real numbers"),
+        (lambda: hausdorff([[10**400, 1]], [[1, 1]]), TypeError, "a must be an array of real numbers"),
+        (lambda: hausdorff(np.ma.masked_array([[1.0, 1.0]], mask=True), [[1, 1]]), TypeError, "a must be an array"),
         (lambda: gap([[1.0, 1.0]], [True, False], C3), ValueError, r"mask of shape \(2,\)"),
         (lambda: gap([[1.0, 1.0]], [False], C3), ValueError, "front selects no point in set 0"),
         (lambda: gap([[1.0, 1.0]], np.empty((0, 2)), C3), ValueError, "front must not be empty"),

@@ -113,6 +113,13 @@ def test_huge_and_tiny_numbers(scale, cone):
     np.testing.assert_array_equal(pareto_mask(points[None], cone), [expected])
 
 
+def test_small_numbers_beside_huge_ones_are_told_apart():
+    small = [[1e-30, 1e-30], [2e-30, 2e-30]]
+    assert pareto_mask([[[1e301, 1], [1, 1e301]], small], Cone.orthant(2)).tolist() == [[True, True], [False, True]]
+    for cone in (Cone.orthant(2), C3):
+        assert pareto_mask([[1e308, -1e308], *small], cone).tolist() == [True, False, True]
+
+
 def test_chains_of_near_ties_never_empty_the_front():
     # Each beats the next by two tolerances on one facet and is within one on the others: a cycle, if ties were judged
     # pair by pair.

@@ -16,10 +16,12 @@ def as_floats(values: ArrayLike, name: str) -> FloatArray:
         return values  # nothing to do, and quickly so
     try:
         array: Any = np.asarray(values)
-        if array.dtype.kind not in "iufbO":
+        if array.dtype.kind not in "iufbO" or isinstance(values, np.ma.MaskedArray):
+            raise TypeError
+        if array.dtype == object and any(isinstance(x, str | bytes) for x in array.flat):
             raise TypeError
         return np.ascontiguousarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name} must be an array of real numbers; got {_describe(values)}.") from None
 
 
@@ -49,9 +51,12 @@ def magnitude(array: FloatArray) -> float:
 def safe_exponent(largest: float) -> int:
     """Power of two by which to multiply data of this size so that sums neither overflow nor lose tiny digits.
 
-    Zero for all but extreme data. A power of two changes no comparison and rounds nothing.
+    Zero for all but extreme data, and no more than needed, so that small numbers beside huge ones survive.
     """
-    return 0 if 1e-280 < largest < 1e300 or largest == 0 else -int(np.frexp(largest)[1])
+    if largest == 0:
+        return 0
+    exponent = int(np.frexp(largest)[1])
+    return min(0, 1000 - exponent) + max(0, -900 - exponent)
 
 
 _SHAPES = {1: "(M,)", 2: "(N, M)", 3: "(n, K, M)"}

@@ -7,6 +7,7 @@ one that knows how a cone came about (facets, rays, weights, exchange rates); ev
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import cos, isfinite, radians, sin
@@ -24,6 +25,9 @@ from conebandit.polyhedra import Vector
 
 BoolArray = NDArray[np.bool_]
 Matrix = ArrayLike | Sequence[Sequence[Fraction]]  # rational entries are read exactly
+
+# Shares that sum to one up to this do so exactly.
+SAME_SHARE = 1e-12
 
 # Two cones are the same if their unit facet normals agree to this.
 SAME_FACET = 1e-9
@@ -122,14 +126,16 @@ class Cone:
             rows = polyhedra.drop_nearly_redundant(rows)
         lineality, rays = polyhedra.double_description(rows, dim)
         inner = [sum(column) for column in zip(*rays, strict=True)] if rays else [0] * dim
-        flat = [row for row in rows if polyhedra.dot(row, tuple(inner)) == 0]
+        flat = [i for i, row in enumerate(rows) if polyhedra.dot(row, tuple(inner)) == 0]
         if flat:
+            which = f"facets[{flat[0]}]" if exact else "one of its rows"
             raise ValueError(
-                f"facets describe a cone with empty interior: row {flat[0]} is zero on all of it. No vector would "
+                f"facets describe a cone with empty interior: {which} is zero on all of it. No vector would "
                 "strictly improve on another; drop or relax one of the opposing rows."
             )
         extreme = polyhedra.extreme_only(rows, rays)
         if not exact:
+            _refuse_if_unclear("facets", extreme, rays, pointed=not lineality)
             rays = polyhedra.drop_nearly_redundant(rays)
         return cls._make(extreme, rays, lineality, names)
 
@@ -167,6 +173,7 @@ class Cone:
         pointed = [polyhedra.orthogonal_part(r, lineality) for r in rows]
         extreme = polyhedra.extreme_only([r for r in pointed if any(r)], facets)
         if not exact:
+            _refuse_if_unclear("rays", facets, extreme, pointed=not lineality)
             facets = polyhedra.drop_nearly_redundant(facets)
         return cls._make(facets, extreme, lineality, names)
 
@@ -187,9 +194,11 @@ class Cone:
         >>> Cone.wedge(90) == Cone.orthant(2)
         True
         """
-        if not isinstance(degrees, Real) or isinstance(degrees, bool) or not 0 < degrees <= 180:
+        angle = float(degrees) if isinstance(degrees, Real) and not isinstance(degrees, bool) else np.nan
+        thin = 1e-6  # thinner wedges, and what is left of a half-plane beside thicker ones, drown in rounding
+        if not (thin <= angle <= 180 - thin or angle == 180):
             raise ValueError(f"degrees must be a number above 0 and at most 180; got {degrees!r}.")
-        lower = radians((90 - float(degrees)) / 2)  # angle of the lower ray; 0 at 90 degrees, with no rounding
+        lower = radians((90 - angle) / 2)  # angle of the lower ray; 0 at 90 degrees, with no rounding
         return cls.from_facets([[-sin(lower), cos(lower)], [cos(lower), -sin(lower)]], names=names)
 
     @classmethod
@@ -231,7 +240,7 @@ class Cone:
         for i, row in enumerate(read):
             if min(row) < 0:
                 raise ValueError(
-                    f"weights must be >= 0; row {i} is {rows[i]}. For normals of any sign use Cone.from_facets."
+                    f"weights must be >= 0; weights[{i}] is not. For normals of any sign use Cone.from_facets."
                 )
         return cls.from_facets(rows, names=names)
 
@@ -250,14 +259,16 @@ class Cone:
         >>> cone == Cone.from_weights([[0.7, 0.3], [0.4, 0.6]])
         True
         """
+        shares = _check_ranges(ranges)
+        for bound in (0, 1):  # the lows, or the highs, may already be the only weighting there is
+            only = [share[bound] for share in shares]
+            if abs(sum(only) - 1) <= SAME_SHARE:
+                return cls.from_facets([only], names=tuple(ranges))
         dim = len(ranges)
         rows: list[Vector] = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
-        for i, (name, (low, high)) in enumerate(ranges.items()):
-            if not 0 <= low <= high <= 1:
-                raise ValueError(f"ranges[{name!r}] must be (low, high) with 0 <= low <= high <= 1; got {(low, high)}.")
-            share = [_fraction(low), _fraction(high)]
-            rows.append(polyhedra.primitive((i == j) - share[0] for j in range(dim)))
-            rows.append(polyhedra.primitive(share[1] - (i == j) for j in range(dim)))
+        for i, (low, high) in enumerate(shares):
+            rows.append(polyhedra.primitive((i == j) - low for j in range(dim)))
+            rows.append(polyhedra.primitive(high - (i == j) for j in range(dim)))
         _, weightings = polyhedra.double_description([r for r in rows if any(r)], dim)
         if not weightings:
             raise ValueError(
@@ -297,17 +308,21 @@ class Cone:
         >>> cone.dominates([0.4, 0.9], [0.5, 0.5])    # 0.1 efficacy given up for 0.4 safety
         True
         """
-        checked = _check_names(names, len(names))
+        checked = _check_names(names, None)
+        if not all(isinstance(s, str) for s in statements):
+            raise TypeError(f"statements must be strings, each an argument of its own; got {statements!r}.")
         unit = [[Fraction(int(i == j)) for j in range(len(names))] for i in range(len(names))]
-        try:
-            return cls.from_rays([*unit, *tradeoff_rays(statements, checked)], names=checked)
-        except ValueError as error:
-            if "whole space" not in str(error):
-                raise
+        _, weightings = polyhedra.double_description(
+            [polyhedra.primitive(ray) for ray in [*unit, *tradeoff_rays(statements, checked)]], len(checked)
+        )
+        # Statements that fit together leave weightings under which every metric counts.
+        worthless = [n for i, n in enumerate(checked) if not any(w[i] for w in weightings)]
+        if worthless:
             raise ValueError(
-                "statements contradict each other: taken together they call every trade fair. "
+                f"statements contradict each other: they leave no worth for {', '.join(worthless)}. "
                 f"Look for an 'at least' above an 'at most' in: {'; '.join(statements)}."
-            ) from None
+            )
+        return cls.from_facets([[Fraction(x) for x in w] for w in weightings], names=checked)
 
     @classmethod
     def _make(
@@ -381,7 +396,7 @@ class Cone:
         >>> Cone.wedge(60).is_subset_of(Cone.orthant(2))
         True
         """
-        if self.dim != other.dim:
+        if as_cone(other, "other").dim != self.dim:
             raise ValueError(f"other must have dimension {self.dim}, like this cone; got {other.dim}.")
         return bool(np.all(other.contains(self.rays)))
 
@@ -498,6 +513,11 @@ class Cone:
         # Equality forgives rounding, so the hash may only look at what rounding cannot change.
         return hash((Cone, self.facets.shape))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.facets.flags.writeable = False
+        self.rays.flags.writeable = False
+
     def __repr__(self) -> str:
         names = "" if self.names is None else f", names={list(self.names)}"
         if self.is_orthant:
@@ -509,6 +529,22 @@ class Cone:
         if "_lineality" in self.__dict__:  # the last thing that _make sets
             raise AttributeError(f"Cone is immutable; cannot set {name!r}.")
         super().__setattr__(name, value)
+
+
+def as_cone(value: Any, name: str = "cone") -> Cone:
+    """The argument, if it is a cone."""
+    if not isinstance(value, Cone):
+        raise TypeError(f"{name} must be a conebandit.Cone, such as Cone.orthant(2); got {value!r}.")
+    return value
+
+
+def _refuse_if_unclear(name: str, facets: Sequence[Vector], rays: Sequence[Vector], *, pointed: bool) -> None:
+    """Refuse float input for which rounding decides whether there is an interior, or a line, in the cone."""
+    advice = "Give exact numbers (integers or fractions), or move the rows apart."
+    if polyhedra.largest_margin(facets) <= SAME_FACET:
+        raise ValueError(f"{name} describe a cone with empty interior, up to rounding. {advice}")
+    if pointed and polyhedra.largest_margin(rays) <= SAME_FACET:
+        raise ValueError(f"{name} describe a cone that contains a line, but only up to rounding. {advice}")
 
 
 def _sorted_rows(vectors: Collection[Vector]) -> FloatArray:
@@ -549,9 +585,11 @@ def _read_rows(values: Any, name: str) -> tuple[list[Vector], bool, int]:
 
 
 def _number(x: Any, name: str) -> Fraction | int | float:
-    if isinstance(x, Integral):
+    if isinstance(x, Integral | np.bool_):
         return int(x)
     if isinstance(x, Rational):
+        return Fraction(int(x.numerator), int(x.denominator))
+    if isinstance(x, Decimal) and x.is_finite():
         return Fraction(x)
     if isinstance(x, Real):
         value = float(x)
@@ -561,10 +599,26 @@ def _number(x: Any, name: str) -> Fraction | int | float:
     raise TypeError(f"{name} contains {x!r}; every entry must be a real number.")
 
 
-def _fraction(x: float | Fraction) -> Fraction:
-    value = Fraction(x)
+def _fraction(x: Any) -> Fraction:
+    value = Fraction(_number(x, "ranges"))
     near = value.limit_denominator(polyhedra.LARGEST_DENOMINATOR)
     return near if abs(near - value) <= polyhedra.FLOAT_NOISE else value
+
+
+def _check_ranges(ranges: Mapping[str, tuple[float, float]]) -> list[tuple[Fraction, Fraction]]:
+    if not isinstance(ranges, Mapping) or not ranges:
+        raise TypeError(f"ranges must map the name of each metric to (low, high); got {ranges!r}.")
+    shares = []
+    for name, pair in ranges.items():
+        try:
+            low, high = (_fraction(x) for x in pair)
+            good = 0 <= low <= high <= 1
+        except (TypeError, ValueError, OverflowError):
+            good = False
+        if not good:
+            raise ValueError(f"ranges[{name!r}] must be (low, high) with 0 <= low <= high <= 1; got {pair!r}.")
+        shares.append((low, high))
+    return shares
 
 
 def _row_by_name(row: Mapping[str, float], names: Sequence[str], argument: str) -> list[float]:
@@ -574,9 +628,13 @@ def _row_by_name(row: Mapping[str, float], names: Sequence[str], argument: str) 
     return [row.get(name, 0) for name in names]
 
 
-def _check_names(names: Sequence[str], dim: int) -> tuple[str, ...]:
-    if isinstance(names, str) or not all(isinstance(n, str) and n.strip() for n in names):
+def _check_names(names: Sequence[str], dim: int | None) -> tuple[str, ...]:
+    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
         raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
-    if len(names) != dim or len(set(names)) != dim:
-        raise ValueError(f"names must be {dim} different names, one for each objective; got {list(names)}.")
+    if not all(isinstance(n, str) and n.strip() for n in names):
+        raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
+    if len(set(names)) != len(names) or dim not in (None, len(names)):
+        raise ValueError(
+            f"names must be {dim or len(names)} different names, one for each objective; got {list(names)}."
+        )
     return tuple(names)

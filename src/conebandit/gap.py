@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit._validate import FloatArray, as_vectors, magnitude, safe_exponent
-from conebandit.cone import BoolArray, Cone
+from conebandit._validate import FloatArray, as_floats, as_vectors, magnitude, safe_exponent
+from conebandit.cone import BoolArray, Cone, as_cone
 from conebandit.kernels import gap as kernels
 
 
@@ -119,7 +121,8 @@ def dominance_distance(a: ArrayLike, b: ArrayLike, cone: Cone, /, *, floor: floa
     >>> cb.dominance_distance([[1, 2]], [[2, 1]], cb.Cone.orthant(2))
     0.0
     """
-    points = as_vectors(a, "a", cone.dim, (2,)), as_vectors(b, "b", cone.dim, (2,))
+    dim = as_cone(cone).dim
+    points = as_vectors(a, "a", dim, (2,)), as_vectors(b, "b", dim, (2,))
     first, second = (_positive(p, n, floor) for p, n in zip(points, "ab", strict=True))
     return float(max(gap(first, second, cone).max(), gap(second, first, cone).max()))
 
@@ -199,10 +202,10 @@ def hausdorff(
 
 def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Everything as batches: points (n, K, M), front candidates (n, P, M) and which of them are the front (n, P)."""
-    points = as_vectors(means, "means", cone.dim, (2, 3))
+    points = as_vectors(means, "means", as_cone(cone).dim, (2, 3))
     batch = points.reshape((-1, *points.shape[-2:]))
-    if np.asarray(front).dtype == np.bool_:
-        members = np.asarray(front)
+    members = _as_mask(front)
+    if members is not None:
         if members.shape != points.shape[:-1]:
             raise ValueError(
                 f"front is a mask of shape {members.shape}; for means of shape {points.shape} it must be "
@@ -222,7 +225,8 @@ def _two_sets(
     a: ArrayLike, b: ArrayLike, in_a: ArrayLike | None, in_b: ArrayLike | None
 ) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
     """Two batches of sets, (n, P, M) and (n, R, M), with their masks."""
-    dim = np.shape(a)[-1] if np.ndim(a) else 0
+    shape = as_floats(a, "a").shape
+    dim = shape[-1] if shape else 0
     sets, masks = [], []
     for values, mask, name in ((a, in_a, "a"), (b, in_b, "b")):
         points = as_vectors(values, name, dim, (2, 3))
@@ -242,6 +246,15 @@ def _two_sets(
     return sets[0], sets[1], masks[0], masks[1]
 
 
+def _as_mask(front: ArrayLike) -> BoolArray | None:
+    """The front, if it is a boolean mask."""
+    try:
+        mask = np.asarray(front)
+    except ValueError:  # ragged; the check of points says so
+        return None
+    return mask if mask.dtype == np.bool_ else None
+
+
 def _require_members(members: BoolArray, name: str) -> None:
     empty = ~members.any(axis=1)
     if empty.any():
@@ -251,7 +264,7 @@ def _require_members(members: BoolArray, name: str) -> None:
 def _positive(points: FloatArray, name: str, floor: float | None) -> FloatArray:
     """The points, cut at ``floor`` if there is one; all positive, or an error that says what to do."""
     if floor is not None:
-        if not (np.isfinite(floor) and floor > 0):
+        if not isinstance(floor, Real) or isinstance(floor, bool) or not 0 < floor < np.inf:
             raise ValueError(f"floor must be a positive number; got {floor!r}.")
         return np.maximum(points, floor)
     if points.min() <= 0:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit._validate import FloatArray, as_vectors, magnitude, safe_exponent
-from conebandit.cone import BoolArray, Cone
+from conebandit.cone import BoolArray, Cone, as_cone
 from conebandit.kernels import order as kernels
 
 # Sets up to this size are compared pair by pair when they come in a batch; larger ones are sorted.
@@ -49,7 +49,7 @@ def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
     >>> cb.pareto_mask(means, cb.Cone.orthant(2))
     array([ True,  True, False,  True])
     """
-    points = as_vectors(means, "means", cone.dim, (2, 3))
+    points = as_vectors(means, "means", as_cone(cone).dim, (2, 3))
     if points.ndim == 2:
         return _front(*_facet_coordinates(points, cone))
     if points.shape[1] <= FEW:

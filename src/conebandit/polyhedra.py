@@ -14,7 +14,7 @@ from math import gcd, lcm
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import linprog, nnls
 
 Vector = tuple[int, ...]
 
@@ -57,8 +57,8 @@ def rational_row(row: Sequence[Fraction | int | float]) -> tuple[Vector, bool]:
     exact = [x for x in row if not isinstance(x, float)]
     if len(exact) == len(row):
         return primitive(exact), True
-    largest = max((abs(x) for x in row), key=float)
-    ratios = [_recognise(float(x) / float(largest)) for x in row]
+    largest = max(abs(Fraction(x)) for x in row)
+    ratios = [_recognise(float(Fraction(x) / largest)) for x in row]
     if any(r is None for r in ratios):
         return primitive(Fraction(x) for x in row), False
     return primitive(r for r in ratios if r is not None), True
@@ -201,9 +201,28 @@ def drop_nearly_redundant(vectors: Sequence[Vector]) -> list[Vector]:
     kept = list(range(len(distinct)))
     for i in range(len(distinct)):
         others = [k for k in kept if k != i]
-        if others and nnls(unit[others].T, unit[i])[1] <= REDUNDANT:
+        if others and _distance_to_cone(unit[i], unit[others]) <= REDUNDANT:
             kept = others
     return [distinct[i] for i in kept]
+
+
+def _distance_to_cone(v: NDArray[np.float64], generators: NDArray[np.float64]) -> float:
+    # The residual is computed here, since the one that nnls returns can be wrong for dependent columns.
+    combination = nnls(generators.T, v)[0]
+    return float(np.linalg.norm(generators.T @ combination - v))
+
+
+def largest_margin(vectors: Sequence[Vector]) -> float:
+    """Largest ``t`` such that some ``w`` in the unit cube has ``w . v >= t`` for every unit vector ``v`` of these."""
+    unit = unit_rows(vectors)
+    dim = unit.shape[1]
+    result = linprog(
+        np.r_[np.zeros(dim), -1.0],
+        A_ub=np.column_stack([-unit, np.ones(len(unit))]),
+        b_ub=np.zeros(len(unit)),
+        bounds=[(-1.0, 1.0)] * dim + [(None, 1.0)],
+    )
+    return -float(result.fun) if result.fun is not None else 0.0
 
 
 def unit_rows(vectors: Sequence[Vector]) -> NDArray[np.float64]:

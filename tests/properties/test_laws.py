@@ -90,7 +90,14 @@ def test_widening_the_cone_never_adds_a_front_arm(case, data):
     except ValueError:
         assume(False)
     assert cone.is_subset_of(wider)
+    assume(wider.is_pointed)  # see the test below
     assert not (pareto_mask(points, wider) & ~pareto_mask(points, cone)).any()
+
+
+def test_widening_to_a_cone_that_ignores_a_metric_can_add_an_arm():
+    points = [[1, 1], [1, 0]]
+    assert pareto_mask(points, Cone.orthant(2)).tolist() == [True, False]
+    assert pareto_mask(points, Cone.from_weights([[1, 0]])).tolist() == [True, True]
 
 
 @given(cone_and_points(positive=True))

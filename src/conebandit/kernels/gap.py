@@ -25,6 +25,8 @@ Bools = NDArray[np.bool_]
 UNIFORM, FREE = 0, 1  # move all coordinates alike, or each on its own
 SUP, EUCLIDEAN = 0, 1  # norms
 
+Workspace = tuple[Floats, Ints, Ints, Floats, Floats, Floats, Ints]
+
 
 @compiled
 def escapes(
@@ -129,7 +131,7 @@ def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
                     low = max(low, deficits[p, j] / speed[j])
                 elif deficits[p, j] <= 0.0:
                     high = -np.inf
-            if low < t < high:
+            if t - low > TOLERANCE * t and high - t > TOLERANCE * t:
                 if high == np.inf:
                     return np.inf
                 t = high
@@ -139,7 +141,7 @@ def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
 
 
 @compiled
-def _workspace(rows: int, dim: int, most: int) -> tuple[Floats, Ints, Ints, Floats, Floats]:
+def _workspace(rows: int, dim: int, most: int) -> Workspace:
     """Room for one linear program and for the branching, made once for many points."""
     depth = rows * (most + 1) + 2  # every branch settles at least one front point; one row to spare
     return (
@@ -148,17 +150,19 @@ def _workspace(rows: int, dim: int, most: int) -> tuple[Floats, Ints, Ints, Floa
         np.empty(dim + 1, dtype=np.int64),  # which are not
         np.empty((depth, rows)),  # stack: what each facet must reach
         np.empty((depth, dim + 1)),  # stack: the moves u and their size t
+        np.empty((depth, rows)),  # stack: what each facet must stay below
+        np.empty(depth, dtype=np.int64),  # stack: the facet that a child was made for
     )
 
 
 @compiled
-def _escape(moves: Floats, deficits: Floats, size: int, work: tuple[Floats, Ints, Ints, Floats, Floats]) -> float:
+def _escape(moves: Floats, deficits: Floats, size: int, work: Workspace) -> float:
     """Smallest free ``t`` by branch and bound over the facet by which each front point is escaped.
 
     ``deficits`` are changed: they are measured in units of a lower bound on ``t``, so that tolerances are relative.
     """
     rows, dim = moves.shape
-    table, basic, free, need, found = work
+    need, found, cap = work[3], work[4], work[5]
     unit = _lower_bound(moves, deficits, size)
     if unit == np.inf:
         return np.inf
@@ -168,6 +172,7 @@ def _escape(moves: Floats, deficits: Floats, size: int, work: tuple[Floats, Ints
     best = np.inf
     need[0, :] = -np.inf
     found[0, :] = 0.0
+    cap[0, :] = np.inf
     top = 0
     while top >= 0:
         p = -1
@@ -178,22 +183,52 @@ def _escape(moves: Floats, deficits: Floats, size: int, work: tuple[Floats, Ints
         if p < 0:
             top -= 1
             continue
-        # Replace the node by those of its children that can still be better, the most promising one on top.
-        parent, first = need.shape[0] - 1, top
-        need[parent] = need[top]
-        for j in range(rows):
-            need[top] = need[parent]
-            need[top, j] = max(need[parent, j], deficits[p, j])
+        top = _branch(moves, deficits, p, top, best, work)
+    return best * unit
+
+
+@compiled
+def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work: Workspace) -> int:
+    """Replace the node on top of the stack by one child for each facet by which ``p`` may be escaped.
+
+    Children that cannot be better are left out, and the most promising one comes to lie on top; returns its position.
+    A child need only look at moves that do *not* escape ``p`` by the facet of a more promising sibling, so it gets a
+    cap on that facet; one whose needs reach its caps is left out too, which keeps the search from finding the same
+    place along many ways.
+    """
+    rows, dim = moves.shape
+    table, basic, free, need, found, cap, facet = work
+    parent, first = need.shape[0] - 1, top
+    need[parent] = need[top]
+    cap[parent] = cap[top]
+    for j in range(rows):
+        need[top] = need[parent]
+        need[top, j] = max(need[parent, j], deficits[p, j])
+        facet[top] = j
+        if need[top, j] < cap[parent, j]:
             _least_move(moves, need, top, table, basic, free, found)
             if found[top, dim] < best:
                 child = top
                 while child > first and found[child - 1, dim] < found[child, dim]:
                     _swap_rows(need, child)
                     _swap_rows(found, child)
+                    facet[child], facet[child - 1] = facet[child - 1], facet[child]
                     child -= 1
                 top += 1
-        top -= 1
-    return best * unit
+    kept = first
+    for child in range(first, top):
+        useful = True
+        for j in range(rows):
+            cap[kept, j] = cap[parent, j]
+        for sibling in range(child + 1, top):
+            j = facet[sibling]
+            cap[kept, j] = min(cap[kept, j], deficits[p, j])
+            useful &= need[child, j] < cap[kept, j]
+        if useful:
+            need[kept] = need[child]
+            found[kept] = found[child]
+            kept += 1
+    return kept - 1
 
 
 @compiled
@@ -259,9 +294,17 @@ def _least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: In
     used = 0
     for j in range(rows):  # slack of facet j: moves_j . u - need_j, in units of the facet
         if need[node, j] > -np.inf:
-            unit = abs(need[node, j])
+            unit = 0.0
             for m in range(dim):
-                unit = max(unit, abs(moves[j, m]))
+                unit = max(unit, moves[j, m])
+            if need[node, j] <= 0.0:  # met at the start; may come to bind through the other entries
+                for m in range(dim):
+                    unit = max(unit, -moves[j, m], -need[node, j])
+            elif unit == 0.0:  # nothing raises this facet
+                found[node, dim] = np.inf
+                return
+            if unit == 0.0:
+                continue
             for m in range(dim):
                 table[used, m] = moves[j, m] / unit
             table[used, t] = 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
 from conebandit.policies import storage
 from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward
@@ -128,9 +128,7 @@ class ConeTree:
                 f"context_dim must be at most {MOST_COORDINATES}, since a split makes 2**context_dim bins; "
                 f"got {context_dim}. Choose the coordinates that matter, or another policy."
             )
-        if not isinstance(cone, Cone):
-            raise TypeError(f"cone must be a conebandit.Cone; got {cone!r}.")
-        self.cone = cone
+        self.cone = as_cone(cone)
         self.n_objectives = cone.dim
         self.box = Box(self.context_dim, bounds)
         self.preset = preset

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.cone import Cone, as_cone
 from conebandit.kernels.rng import choose_many, hash_vector, uniform
 from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward
 
@@ -37,7 +37,7 @@ class RandomArm:
     ) -> None:
         self.n_arms = as_count(n_arms, "n_arms")
         self.context_dim = as_count(context_dim, "context_dim")
-        self.cone, self.n_objectives = cone, cone.dim
+        self.cone, self.n_objectives = as_cone(cone), cone.dim
         self.box = Box(self.context_dim, bounds)
         self._seed = as_key(seed)
 
