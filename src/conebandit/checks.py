@@ -42,7 +42,7 @@ def _check_draws(problems: list[str], env: Environment) -> None:
     if not isinstance(env.cone, Cone) or env.cone.dim != env.n_objectives:
         problems.append(f"cone must be a Cone of dimension n_objectives = {env.n_objectives}; got {env.cone!r}")
     points = list(env.change_points)
-    if points != sorted(points) or not all(isinstance(p, int | np.integer) for p in points):
+    if points != sorted(set(points)) or not all(isinstance(p, int | np.integer) for p in points):
         problems.append(f"change_points must be increasing integers; got {env.change_points!r}")
     x = np.asarray(env.contexts(np.random.default_rng(1), n, 0))
     if x.shape != (n, env.context_dim) or not np.isfinite(x).all():
@@ -59,10 +59,22 @@ def _check_draws(problems: list[str], env: Environment) -> None:
     if not np.array_equal(mu, env.means(x)) or not np.allclose(mu[:3], env.means(x[:3]), rtol=1e-12):
         problems.append("means must be a function of each context alone; repeated or shorter calls differ")
     _check_rewards(problems, env, mu)
+    for start in (*points, 10**6):
+        later = np.asarray(env.contexts(np.random.default_rng(5), n, int(start)))
+        if later.shape != x.shape or not np.isfinite(later).all():
+            problems.append(f"contexts(rng, {n}, {start}) must be finite with shape {x.shape}; got {later.shape}")
+            return
+        values = np.asarray(env.means(later))
+        if not (np.isfinite(values).all() and values.min() > 0):
+            problems.append(f"means must be finite and positive; from round {start} on the smallest is {values.min()}")
 
 
 def _check_rewards(problems: list[str], env: Environment, mu: Any) -> None:
+    before = mu.copy()
     draws = [np.asarray(env.rewards(np.random.default_rng(2), mu)) for _ in range(2)]
+    if not np.array_equal(mu, before):
+        problems.append("rewards must not write into the means it is given")
+        return
     if draws[0].shape != mu.shape or not np.isfinite(draws[0]).all():
         problems.append(f"rewards(rng, means) must be finite with the shape of means, {mu.shape}; got {draws[0].shape}")
         return
@@ -124,11 +136,20 @@ def _check_learning(problems: list[str], policy: Policy) -> None:
             problems.append("decide must be a function of state, context and key; two equal calls differ")
         if not 0 <= decision.arm < policy.n_arms or not 0 < decision.propensity <= 1:
             problems.append(f"decide must give an arm below {policy.n_arms} with a propensity in (0, 1]: {decision}")
+        mask = np.asarray(decision.mask)
+        if mask.shape != (policy.n_arms,) or mask.dtype != np.bool_:
+            problems.append(f"the mask of a decision must be a boolean array of shape ({policy.n_arms},); got {mask!r}")
+            return
         if decision.arm not in decision.active:
             problems.append(f"the arm must be among the active ones; got {decision.arm} and {decision.active}")
         front = policy.front(x)
         if not front.arms or not all(0 <= k < policy.n_arms for k in front.arms):
             problems.append(f"front must name one or more arms below {policy.n_arms}; got {front.arms}")
+        wanted = (len(front.arms), policy.n_objectives)
+        if list(front.arms) != sorted(set(front.arms)):
+            problems.append(f"the arms of a front must be ascending and different; got {front.arms}")
+        if np.shape(front.means) != wanted or np.shape(front.radii) != wanted:
+            problems.append(f"means and radii of a front of {len(front.arms)} arms must have shape {wanted}")
         reward = rng.random(policy.n_objectives)
         if i % 7 == 0:
             reward[i % policy.n_objectives] = np.nan

@@ -262,7 +262,7 @@ class Cone:
         shares = _check_ranges(ranges)
         for bound in (0, 1):  # the lows, or the highs, may already be the only weighting there is
             only = [share[bound] for share in shares]
-            if abs(sum(only) - 1) <= SAME_SHARE:
+            if abs(float(sum(only)) - 1.0) <= SAME_SHARE:
                 return cls.from_facets([only], names=tuple(ranges))
         dim = len(ranges)
         rows: list[Vector] = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]

@@ -65,6 +65,8 @@ class Run:
 
     def average(self, name: str, *, after: int = 0) -> float:
         """Mean of a series over the rounds after the first ``after``."""
+        if not 0 <= after < self.horizon:
+            raise ValueError(f"after must leave rounds to average, 0 <= after < {self.horizon}; got {after!r}.")
         return float(self._series(name)[after:].mean())
 
     def cumulative(self, name: str, *, after: int = 0) -> FloatArray:

@@ -67,6 +67,16 @@ class World:
     n_arms: int
     noise: Noise = Gaussian()  # noqa: RUF009  (frozen, so it can be shared)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.n_arms, int | np.integer) or self.n_arms < 1:
+            raise ValueError(f"n_arms must be a positive integer; got {self.n_arms!r}.")
+        probe = self.mean_function(self.schedule.sample(np.random.default_rng(0), 2, 0))
+        if probe.shape != (2, self.n_arms, self.cone.dim):
+            raise ValueError(
+                f"mean_function gives shape {probe.shape} for two contexts, but with n_arms = {self.n_arms} and a cone "
+                f"of dimension {self.cone.dim} it must be {(2, self.n_arms, self.cone.dim)}; check cone and schedule."
+            )
+
     @property
     def n_objectives(self) -> int:
         """Number of objectives, M."""

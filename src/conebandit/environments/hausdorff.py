@@ -46,5 +46,7 @@ def hausdorff_example(*, sigma: float = 0.1, floor: float = 1e-3) -> World:
     >>> env.contexts(np.random.default_rng(0), 3, 0).ravel()
     array([1.        , 0.5       , 0.33333333])
     """
+    if not 0 < floor < 1:
+        raise ValueError(f"floor must lie between 0 and 1; got {floor!r}.")
     schedule: shift.Schedule = _Harmonic()  # type: ignore[assignment]
     return World("hausdorff example", schedule, _Means(floor), Cone.orthant(2), 3, Gaussian(sigma))

@@ -43,8 +43,11 @@ class Correlated:
 
     def __init__(self, covariance: ArrayLike) -> None:
         matrix = as_floats(covariance, "covariance")
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T):
-            raise ValueError(f"covariance must be a symmetric (M, M) matrix; got shape {matrix.shape}.")
+        square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
+        if not square or not np.isfinite(matrix).all() or not np.allclose(matrix, matrix.T):
+            raise ValueError(
+                f"covariance must be a symmetric (M, M) matrix of finite numbers; got shape {matrix.shape}."
+            )
         values, vectors = np.linalg.eigh(matrix)
         if values[0] < -1e-10 * abs(values[-1]):
             raise ValueError(f"covariance must be positive semi-definite; its smallest eigenvalue is {values[0]:g}.")
@@ -53,6 +56,8 @@ class Correlated:
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
         """Rewards around the means."""
+        if means.shape[-1] != len(self.covariance):
+            raise ValueError(f"covariance is for {len(self.covariance)} objectives, but means have {means.shape[-1]}.")
         noisy: FloatArray = means + rng.standard_normal(means.shape) @ self._root.T
         return noisy
 
@@ -75,6 +80,10 @@ class Bounded:
 
     width: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.width) and self.width >= 0):
+            raise ValueError(f"width must be a number >= 0; got {self.width!r}.")
+
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
         """Rewards around the means."""
         noisy: FloatArray = means + self.width * rng.uniform(-1.0, 1.0, means.shape)
@@ -87,6 +96,6 @@ class Bernoulli:
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
         """Zeros and ones."""
-        if means.min() < 0 or means.max() > 1:
+        if not (means.min() >= 0 and means.max() <= 1):
             raise ValueError("Bernoulli noise needs means between 0 and 1.")
         return (rng.random(means.shape) < means).astype(np.float64)

@@ -76,8 +76,10 @@ def paper(
     >>> env.means(env.contexts(np.random.default_rng(0), 4, 0)).shape
     (4, 5, 2)
     """
-    if n_arms < 2:
+    if not isinstance(n_arms, int | np.integer) or n_arms < 2:
         raise ValueError(f"n_arms must be at least 2; got {n_arms!r}.")
+    if change_point < 0:
+        raise ValueError(f"change_point must be a number of rounds, at least 0; got {change_point!r}.")
     if not 0 < floor < 1:
         raise ValueError(f"floor must lie between 0 and 1; got {floor!r}.")
     name = (

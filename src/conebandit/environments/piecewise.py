@@ -12,7 +12,7 @@ from conebandit.cone import Cone
 from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
-from conebandit.environments.smooth import default_schedule
+from conebandit.environments.smooth import check_random_world, default_schedule
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def piecewise(
     """
     if jumps < 1:
         raise ValueError(f"jumps must be at least 1; got {jumps!r}.")
+    when = check_random_world(n_arms, dim, low, schedule or default_schedule(dim, nu, change_point))
     rng = np.random.default_rng(seed)
     steps = _Steps(
         coordinate=np.repeat(np.arange(dim), jumps),
@@ -70,5 +71,4 @@ def piecewise(
         low=low,
     )
     name = f"piecewise, d = {dim}, K = {n_arms}, M = {n_objectives}"
-    when = schedule or default_schedule(dim, nu, change_point)
     return World(name, when, steps, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

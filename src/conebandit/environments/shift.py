@@ -103,10 +103,10 @@ class _Product:
 
 
 def _basic(coordinate: _Coordinate, dim: int, bounds: ArrayLike | None) -> Distribution:
-    if dim < 1:
+    if not isinstance(dim, int | np.integer) or dim < 1:
         raise ValueError(f"dim must be a positive integer; got {dim!r}.")
     box = np.tile([0.0, 1.0], (dim, 1)) if bounds is None else np.array(bounds, dtype=np.float64)
-    if box.shape != (dim, 2) or not (box[:, 0] < box[:, 1]).all():
+    if box.shape != (dim, 2) or not np.isfinite(box).all() or not (box[:, 0] < box[:, 1]).all():
         raise ValueError(f"bounds must have shape ({dim}, 2), lowest below highest; got {box.tolist()}.")
     return _Product((coordinate,) * dim, box)
 
@@ -125,7 +125,9 @@ def uniform(dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
 def power_law(nu: float, dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
     """Density (nu + 1) z^nu in each coordinate z, nu > -1; the paper's source."""
     p = _positive(nu + 1, "nu + 1")
-    return _basic(_Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * z**nu), dim, bounds)
+    return _basic(
+        _Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * np.exp(special.xlogy(nu, z))), dim, bounds
+    )
 
 
 def beta(a: float, b: float, dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
@@ -142,13 +144,15 @@ def beta(a: float, b: float, dim: int = 1, bounds: ArrayLike | None = None) -> D
 def truncated_normal(mean: float, std: float, dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
     """Normal with this mean and deviation (in units of the box), cut to the box, in each coordinate."""
     std = _positive(std, "std")
-    low, high = special.ndtr(-mean / std), special.ndtr((1 - mean) / std)
-    if not high - low > 1e-12:
+    sign = -1.0 if mean < 0 else 1.0  # work in the left tail, where the distribution function keeps its digits
+    ends = special.ndtr(sign * (np.array([0.0, 1.0]) - mean) / std)
+    total = abs(ends[1] - ends[0])
+    if not total > 1e-12:
         raise ValueError(f"mean {mean!r} and std {std!r} leave no mass inside the box.")
     law = _Coordinate(
-        lambda z: (special.ndtr((z - mean) / std) - low) / (high - low),
-        lambda u: mean + std * special.ndtri(low + u * (high - low)),
-        lambda z: np.exp(-0.5 * ((z - mean) / std) ** 2) / (np.sqrt(2 * np.pi) * std * (high - low)),
+        lambda z: np.abs(special.ndtr(sign * (z - mean) / std) - ends[0]) / total,
+        lambda u: mean + sign * std * special.ndtri(ends[0] + u * (ends[1] - ends[0])),
+        lambda z: np.exp(-0.5 * ((z - mean) / std) ** 2) / (np.sqrt(2 * np.pi) * std * total),
     )
     return _basic(law, dim, bounds)
 
@@ -217,7 +221,10 @@ def mixture(parts: Sequence[Distribution], weights: ArrayLike | None = None) -> 
     w = np.ones(len(parts)) if weights is None else np.array(weights, dtype=np.float64)
     if w.shape != (len(parts),) or not (np.isfinite(w).all() and (w >= 0).all() and w.sum() > 0):
         raise ValueError(f"weights must be {len(parts)} numbers >= 0 that are not all zero; got {w.tolist()}.")
-    return Mixture(tuple(parts), w / w.sum())
+    whole = Mixture(tuple(parts), w / w.sum())
+    # Boxes are closed at the upper edge of the domain, which for a part is now that of the mixture.
+    shared = tuple(Empirical(p.rows, whole.bounds) if isinstance(p, Empirical) else p for p in parts)
+    return Mixture(shared, whole.weights)
 
 
 def _draw(parts: Sequence[Distribution], which: NDArray[np.intp], rng: np.random.Generator) -> FloatArray:
@@ -260,10 +267,13 @@ class Empirical:
 
 def empirical(rows: ArrayLike, bounds: ArrayLike | None = None) -> Empirical:
     """The rows of an array (n, d); bounds are their range by default."""
-    dim = np.shape(rows)[-1] if np.ndim(rows) == 2 else 0
+    if np.ndim(rows) != 2:
+        raise ValueError(f"rows must be a table of shape (n, d); got shape {np.shape(rows)}.")
+    dim = np.shape(rows)[-1]
     table = as_vectors(rows, "rows", dim, (2,))
     box = np.column_stack([table.min(axis=0), table.max(axis=0)]) if bounds is None else np.array(bounds, float)
-    if box.shape != (dim, 2) or (table < box[:, 0]).any() or (table > box[:, 1]).any():
+    inside = box.shape == (dim, 2) and np.isfinite(box).all()
+    if not inside or (table < box[:, 0]).any() or (table > box[:, 1]).any():
         raise ValueError(f"bounds must have shape ({dim}, 2) and contain all rows; got {box.tolist()}.")
     return Empirical(table, box)
 
@@ -326,7 +336,9 @@ def change_point(source: Distribution, target: Distribution, at: int) -> Schedul
 
 def shifts(laws: Sequence[Distribution], at: Sequence[int]) -> Schedule:
     """P1 -> ... -> Pn -> Q: law i is in force until ``at[i]`` rounds have passed."""
-    points = tuple(int(t) for t in at)
+    points = tuple(at)
+    if not all(isinstance(t, int | np.integer) for t in points):
+        raise ValueError(f"at must hold whole round numbers; got {list(at)}.")
     if len(laws) != len(points) + 1 or list(points) != sorted(set(points)) or (points and points[0] < 0):
         raise ValueError(f"at must hold {len(laws) - 1} increasing round numbers, one less than laws; got {list(at)}.")
     eye = np.eye(len(laws))

@@ -38,6 +38,17 @@ def default_schedule(dim: int, nu: float, change_point: int) -> shift.Schedule:
     return shift.change_point(shift.power_law(nu, dim), shift.uniform(dim), at=change_point)
 
 
+def check_random_world(n_arms: int, dim: int, low: float, schedule: shift.Schedule) -> shift.Schedule:
+    """Checks that random environments share; the schedule."""
+    if not isinstance(n_arms, int | np.integer) or n_arms < 1:
+        raise ValueError(f"n_arms must be a positive integer; got {n_arms!r}.")
+    if not 0 < low < 1:
+        raise ValueError(f"low must lie between 0 and 1; got {low!r}.")
+    if schedule.dim != dim:
+        raise ValueError(f"schedule has dimension {schedule.dim}, but dim is {dim}; they must agree.")
+    return schedule
+
+
 def smooth(
     n_arms: int = 8,
     n_objectives: int = 2,
@@ -87,6 +98,9 @@ def smooth(
     used = dim if relevant is None else relevant
     if not 1 <= used <= dim:
         raise ValueError(f"relevant must be between 1 and dim = {dim}; got {relevant!r}.")
+    if not (np.isfinite(length_scale) and length_scale > 0):
+        raise ValueError(f"length_scale must be a positive number; got {length_scale!r}.")
+    when = check_random_world(n_arms, dim, low, schedule or default_schedule(dim, nu, change_point))
     rng = np.random.default_rng(seed)
     frequencies = np.zeros((dim, WAVES))
     frequencies[:used] = rng.standard_normal((used, WAVES)) / length_scale
@@ -98,5 +112,4 @@ def smooth(
         low=low,
     )
     name = f"smooth, d = {dim} ({used} relevant), K = {n_arms}, M = {n_objectives}"
-    when = schedule or default_schedule(dim, nu, change_point)
     return World(name, when, waves, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

@@ -95,6 +95,13 @@ def as_key(key: Key) -> np.uint64:
     raise TypeError(f"key must be an integer, a string or bytes that identifies the decision; got {key!r}.")
 
 
+def as_seed(seed: Any) -> np.uint64:
+    """64 bits from an integer."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool):
+        raise TypeError(f"seed must be an integer; got {seed!r}.")
+    return as_key(int(seed))
+
+
 def as_count(value: Any, name: str) -> int:
     """A positive integer."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:

@@ -13,7 +13,7 @@ from conebandit._validate import FloatArray
 from conebandit.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
 from conebandit.policies import storage
-from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward
+from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward, as_seed
 
 Preset = Literal["paper", "sound"]
 
@@ -139,7 +139,7 @@ class ConeTree:
                 raise ValueError(
                     f"{name} must lie above 0 and {'below' if name == 'delta' else 'at most'} 1; got {value!r}."
                 )
-        self._facets, self._seed = cone.facets.copy(), as_key(seed)
+        self._facets, self._seed = cone.facets.copy(), as_seed(seed)
         self._constants = self._make_constants()
         self._warm_up = int(self._constants[kernels.WARM_UP])
         self._tree = _empty_tree(self.n_arms, cone, self.context_dim)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit._validate import FloatArray
 from conebandit.cone import Cone, as_cone
 from conebandit.kernels.rng import choose_many, hash_vector, uniform
-from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward
+from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward, as_seed
 
 
 class RandomArm:
@@ -39,7 +39,7 @@ class RandomArm:
         self.context_dim = as_count(context_dim, "context_dim")
         self.cone, self.n_objectives = as_cone(cone), cone.dim
         self.box = Box(self.context_dim, bounds)
-        self._seed = as_key(seed)
+        self._seed = as_seed(seed)
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Any arm, by the key alone."""
@@ -55,7 +55,7 @@ class RandomArm:
 
     def front(self, context: ArrayLike) -> Front:
         """One arm, by the context alone; nothing is known about it."""
-        bits = hash_vector(self.box.point(context).view(np.uint64))
+        bits = np.uint64(hash_vector(self.box.point(context).view(np.uint64)))
         arm = int(uniform(self._seed, bits) * self.n_arms)
         return Front((arm,), np.full((1, self.n_objectives), np.nan), np.full((1, self.n_objectives), np.inf))
 

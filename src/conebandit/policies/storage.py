@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arra
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
     """Kind, options and arrays of a saved policy; every byte is checked against the checksums in the file."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]))
             arrays = {name: file[name] for name in file.files if name != "header"}
         kind, options, version = header["kind"], header["options"], header["format"]

@@ -1,0 +1,147 @@
+"""Runs: reproducible, the same however they are computed, and scored as defined."""
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.environments.noise import Gaussian
+from conebandit.regret import SERIES, regret_series
+from conebandit.simulate import CHUNK
+
+C3 = cb.Cone.from_rays([[1, 0.6], [0.6, 1]])
+
+
+class Wrapped:
+    """Hides the compiled loop of a policy, so that it runs step by step."""
+
+    def __init__(self, policy):
+        self.policy = policy
+        self.n_arms, self.n_objectives, self.context_dim = policy.n_arms, policy.n_objectives, policy.context_dim
+        self.decide, self.observe, self.front = policy.decide, policy.observe, policy.front
+
+    def copy(self):
+        return Wrapped(self.policy.copy())
+
+
+def tree(env, preset="sound", **options):
+    if preset == "sound":
+        options = {"sigma": 0.2, "holder": 0.5} | options
+    return cb.ConeTree(env.n_arms, env.cone, env.context_dim, preset=preset, seed=3, **options)
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.contexts, b.contexts)
+    np.testing.assert_array_equal(a.arms, b.arms)
+    np.testing.assert_array_equal(a.rewards, b.rewards)
+    np.testing.assert_array_equal(a.propensities, b.propensities)
+    np.testing.assert_array_equal(a.reported, b.reported)
+    np.testing.assert_array_equal(a.active, b.active)
+    for name in SERIES:
+        np.testing.assert_array_equal(a.series[name], b.series[name])
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("preset", ["paper", "sound"])
+def test_the_compiled_loop_equals_the_step_by_step_loop(dim, preset):
+    env = cb.environments.smooth(n_arms=4, dim=dim, change_point=1000, noise=Gaussian(0.1), cone=C3, seed=dim)
+    policy = tree(env, preset)
+    fast, slow = cb.simulate(policy, env, 5000, seed=2), cb.simulate(Wrapped(policy), env, 5000, seed=2)
+    same(fast, slow)
+    a, b = fast.policy.state(), slow.policy.policy.state()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+    assert policy.n_observations == 0  # the one handed over is unchanged
+
+
+def test_random_arm_too():
+    env = cb.environments.paper(n_arms=5, change_point=100)
+    policy = cb.RandomArm(5, env.cone, 1, seed=4)
+    fast, slow = cb.simulate(policy, env, 1500, seed=1), cb.simulate(Wrapped(policy), env, 1500, seed=1)
+    same(fast, slow)
+    assert (fast.reported.sum(axis=1) == 1).all()
+    # 1500 draws from five arms: within five standard deviations.
+    assert (np.abs(np.bincount(fast.arms, minlength=5) - 300) < 5 * np.sqrt(1500 * 0.2 * 0.8)).all()
+
+
+def test_the_number_of_workers_does_not_matter():
+    env = cb.environments.smooth(n_arms=3, dim=1, change_point=200)
+    one = cb.simulate_many(tree(env), env, 1200, seeds=range(4), n_jobs=1, progress=False)
+    two = cb.simulate_many(tree(env), env, 1200, seeds=range(4), n_jobs=2, progress=False)
+    for a, b in zip(one, two, strict=True):
+        same(a, b)
+    assert not np.array_equal(one[0].arms, one[1].arms)
+    same(one[3], cb.simulate(tree(env), env, 1200, seed=3))
+
+
+def test_a_longer_run_begins_like_a_shorter_one():
+    env = cb.environments.paper(n_arms=4, change_point=50)
+    long, short = cb.simulate(tree(env), env, 2 * CHUNK + 10), cb.simulate(tree(env), env, CHUNK + 7)
+    np.testing.assert_array_equal(long.arms[: CHUNK + 7], short.arms)
+    np.testing.assert_array_equal(long.contexts[: CHUNK + 7], short.contexts)
+    np.testing.assert_array_equal(long.rewards[: CHUNK + 7], short.rewards)
+
+
+def test_policies_meet_the_same_luck():
+    env = cb.environments.paper(n_arms=4, change_point=50)
+    a, b = cb.simulate(tree(env), env, 3000, seed=9), cb.simulate(cb.RandomArm(4, env.cone, 1), env, 3000, seed=9)
+    np.testing.assert_array_equal(a.contexts, b.contexts)
+    agree = a.arms == b.arms
+    assert agree.any()
+    np.testing.assert_array_equal(a.rewards[agree], b.rewards[agree])
+
+
+def test_a_run_sums_up_its_series():
+    env = cb.environments.paper(n_arms=4, change_point=500)
+    run = cb.simulate(tree(env), env, 2000)
+    assert run.horizon == 2000
+    assert run.change_points == (500,)
+    assert set(run.series) == set(SERIES)
+    for name in SERIES:
+        assert run.total(name, after=500) == pytest.approx(run.series[name][500:].sum())
+        assert run.average(name) == pytest.approx(run.series[name].mean())
+        assert run.cumulative(name, after=500)[-1] == pytest.approx(run.total(name, after=500))
+    with pytest.raises(ValueError, match="name must be one of play"):
+        run.total("regret")
+
+
+@pytest.mark.parametrize("cone", [cb.Cone.orthant(2), C3, cb.Cone.wedge(120)], ids=["orthant", "narrow", "wide"])
+def test_series_are_what_their_definitions_say(cone, rng):
+    n, k = 200, 6
+    means = rng.uniform(0.1, 1, (n, k, 2))
+    arms, active = rng.integers(k, size=n), rng.random((n, k)) < 0.8
+    reported = rng.random((n, k)) < 0.4
+    reported[np.arange(n), rng.integers(k, size=n)] = True
+    series = regret_series(means, cone, arms, reported, active)
+    for i in range(n):
+        front = cb.pareto_mask(means[i], cone)
+        gaps = cb.gap(means[i], front, cone)
+        assert series["play"][i] == gaps[arms[i]]
+        assert series["front"][i] == gaps[reported[i]].max()
+        assert series["coverage"][i] == cb.log_hausdorff(means[i][reported[i]], means[i][front])
+        assert series["recall"][i] == (reported[i] & front).sum() / front.sum()
+        assert series["precision"][i] == (reported[i] & front).sum() / reported[i].sum()
+        assert series["lost"][i] == (front & ~active[i]).sum() / front.sum()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"horizon": 0}, "horizon must be a positive integer"),
+        ({"horizon": 10.5}, "horizon must be a positive integer"),
+        ({"seed": -1}, "seed must be a non-negative integer"),
+        ({"policy": cb.RandomArm(5, cb.Cone.orthant(2), 1)}, "policy has n_arms = 5, but the environment has 4"),
+        ({"policy": cb.RandomArm(4, cb.Cone.orthant(2), 2)}, "policy has context_dim = 2"),
+        ({"policy": cb.RandomArm(4, cb.Cone.orthant(3), 1)}, "policy has n_objectives = 3"),
+    ],
+)
+def test_bad_arguments_are_refused(change, says):
+    env = cb.environments.paper(n_arms=4)
+    arguments = {"policy": cb.RandomArm(4, env.cone, 1), "environment": env, "horizon": 10, "seed": 0, **change}
+    with pytest.raises(ValueError, match=says):
+        cb.simulate(**arguments)
+
+
+def test_contexts_outside_the_policys_bounds_are_refused():
+    env = cb.environments.paper(n_arms=4)
+    with pytest.raises(ValueError, match=r"context\[0\] must lie in \[0, 0.5\]"):
+        cb.simulate(cb.ConeTree(4, env.cone, 1, bounds=[[0, 0.5]]), env, 100)
