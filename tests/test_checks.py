@@ -455,8 +455,7 @@ def test_a_wrong_environment_is_told_everything_at_once():
         assert part in str(caught.value)
 
 
-# ---- wrong, and not yet noticed -------------------------------------------------------------------------------------
-# When checks.py notices one, drop the mark and move it to its list above.
+# ---- wrong in ways that only show in a simulation -------------------------------------------------------------------
 
 
 class LongMask(Learner):

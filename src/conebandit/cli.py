@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
+import os
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from conebandit import __version__
@@ -40,19 +41,30 @@ def conebandit(
 
 
 @reproduce.callback()
-def everything(context: typer.Context, to: Folder = Path("reproduction")) -> None:
-    """Make everything that can be reproduced so far."""
+def everything(
+    context: typer.Context,
+    to: Folder = Path("reproduction"),
+    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
+    jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
+) -> None:
+    """Make everything: table, figures, data and a page to look through. Finished runs are reused."""
     if context.invoked_subcommand is not None:
         return
+    from conebandit.reproduce.everything import n_steps, reproduce_all  # noqa: PLC0415  (needs matplotlib, an extra)
+
     console = Console()
-    with Progress(console=console) as progress:
-        task = progress.add_task("Reproducing the paper", total=2)
-        entries = gap_table()
-        progress.advance(task)
-        written = [*_write_table(entries, to), *_draw_cones(to)]
-        progress.advance(task)
-    _print_table(console, entries)
-    console.print("Written: " + ", ".join(str(p) for p in written), soft_wrap=True)
+    start = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("compiling kernels", total=n_steps(quick))
+        path = reproduce_all(
+            to,
+            quick=quick,
+            n_jobs=jobs or os.cpu_count() or 1,
+            step=lambda what: progress.update(task, advance=1, description=what),
+        )
+    _print_table(console, gap_table())
+    console.print(f"Done in {time.perf_counter() - start:.0f} s. Look at {path}", soft_wrap=True)
 
 
 @reproduce.command()
@@ -61,7 +73,10 @@ def table(to: Annotated[Path | None, typer.Option("--to", help="Also write the t
     entries = gap_table()
     _print_table(Console(), entries)
     if to is not None:
-        _write_table(entries, to)
+        from conebandit.reproduce.everything import write_table  # noqa: PLC0415
+
+        to.mkdir(parents=True, exist_ok=True)
+        typer.echo(write_table(entries, to))
     if not all(e.agrees for e in entries):
         raise typer.Exit(1)
 
@@ -69,47 +84,21 @@ def table(to: Annotated[Path | None, typer.Option("--to", help="Also write the t
 @reproduce.command()
 def cones(to: Folder = Path("reproduction")) -> None:
     """The two panels of the paper's first figure."""
-    for path in _draw_cones(to):
+    from conebandit.reproduce.everything import draw_cones  # noqa: PLC0415
+
+    for path in draw_cones(to):
         typer.echo(path)
 
 
 def _print_table(console: Console, entries: list[Entry]) -> None:
     """One row for each arm and cone, and a line that says how many agree."""
-    view = Table(title="Scale-independent gap to the Pareto front, computed and as printed in the paper")
-    for heading in ("arm", "cone", "front", "paper", "gap", "paper", "agrees"):
-        view.add_column(heading, justify="right" if heading in ("gap",) else "left")
+    view = Table(title="Gap to the Pareto front, computed and as printed in the paper")
+    for heading in ("arm", "cone", "on front", "paper", "gap", "paper", "agrees"):
+        view.add_column(heading)
     for e in entries:
-        view.add_row(
-            e.arm,
-            e.cone,
-            "yes" if e.on_front else "no",
-            "yes" if e.printed_on_front else "no",
-            f"{e.gap:.4f}",
-            e.printed_gap,
-            "yes" if e.agrees else "[bold red]NO[/]",
-            end_section=e.arm == "A9",
-        )
+        flags = ["yes" if f else "no" for f in (e.on_front, e.printed_on_front)]
+        verdict = "yes" if e.agrees else "[bold red]NO[/]"
+        last = e.arm == entries[-1].arm
+        view.add_row(e.arm, e.cone, *flags, f"{e.gap:.4f}", e.printed_gap, verdict, end_section=last)
     console.print(view)
     console.print(f"{sum(e.agrees for e in entries)} of {len(entries)} entries agree, fronts included.")
-
-
-def _write_table(entries: list[Entry], folder: Path) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "gap-table.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["arm", "cone", "on_front", "printed_on_front", "gap", "printed_gap", "agrees"])
-        for e in entries:
-            row = [e.arm, e.cone, e.on_front, e.printed_on_front, f"{e.gap:.10f}", e.printed_gap, e.agrees]
-            writer.writerow(row)
-    return [path]
-
-
-def _draw_cones(folder: Path) -> list[Path]:
-    from conebandit import plots  # noqa: PLC0415  (matplotlib is an extra)
-    from conebandit.reproduce import printed  # noqa: PLC0415
-
-    titles = {"C1": "Positive orthant, C1", "C3": "Narrower cone, C3 = cone{(1, .6), (.6, 1)}"}
-    panels = {titles[name]: cone for name, cone in printed.CONES.items()}
-    figure = plots.cone_figure(printed.ARMS, panels, printed.ARM_NAMES)
-    return plots.save(figure, folder / "cones")

@@ -13,12 +13,15 @@ try:
     import matplotlib as mpl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.patches import Polygon
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Polygon, Rectangle
+    from matplotlib.ticker import ScalarFormatter
 except ModuleNotFoundError:  # pragma: no cover
     raise ModuleNotFoundError("Pictures need matplotlib: pip install 'conebandit[plot]'.") from None
 
 from conebandit._validate import FloatArray, as_vectors
 from conebandit.cone import Cone
+from conebandit.gap import dominance_distance, gap, log_hausdorff
 from conebandit.pareto import pareto_mask
 
 FRONT, DOMINATED, BETTER, WORSE = "#0b6e4f", "#9a9a9a", "#7fc8a9", "#e07a5f"
@@ -103,3 +106,111 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.savefig(paths[0], metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None})
     return paths
+
+
+# ---- figures of the paper -------------------------------------------------------------------------------------------
+
+LINES = {"random arm": ":", "paper": "--", "sound": "-"}
+COLOURS = ("#2a6f97", "#e09f3e", "#9e2a2b")
+
+
+def change_point_figure(
+    panels: Mapping[str, Mapping[tuple[int, str], tuple[FloatArray, FloatArray, FloatArray]]], *, label: str
+) -> Figure:
+    """One panel for each setting; a colour for each change point, a dash for each policy, one deviation shaded.
+
+    Parameters
+    ----------
+    panels
+        Title of the panel to its curves: (change point, policy) to (rounds, mean, deviation).
+    label
+        What is shown.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 7.2), layout="constrained")
+        axes = figure.subplots(2, 2, sharex=True).ravel()
+        for ax, (title, curves) in zip(axes, panels.items(), strict=True):
+            points = sorted({point for point, _ in curves})
+            for (point, policy), (rounds, mean, deviation) in curves.items():
+                colour = COLOURS[points.index(point) % len(COLOURS)]
+                ax.fill_between(
+                    rounds, np.maximum(mean - deviation, 0.0), mean + deviation, color=colour, alpha=0.15, lw=0
+                )
+                ax.plot(rounds, mean, LINES[policy], color=colour, lw=1.4)
+            ax.set_title(title)
+        for ax in axes[2:]:
+            ax.set_xlabel("rounds after the change point")
+        for ax in axes[::2]:
+            ax.set_ylabel(label)
+        handles = [Line2D([], [], color=COLOURS[i % 3], label=f"$t_p$ = {p:,}") for i, p in enumerate(points)]
+        handles += [Line2D([], [], color="black", ls=LINES[name], label=name) for name in LINES]
+        figure.legend(handles=handles, ncols=6, loc="outside lower center", frameon=False)
+        return figure
+
+
+def gap_figure(points: FloatArray, cone: Cone, arm: int, labels: Sequence[str]) -> Figure:
+    """The gap and the distances between fronts, as a schematic with real numbers.
+
+    Left: what the front strongly dominates is grey; the arm may move within the box of factors between 1 and exp(gap),
+    and reaches the edge of the grey at its best corner. Right: a reported front that misses a point of the true one.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 4.6), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        _draw_gap(left, points, cone, arm, labels)
+        _draw_distances(right, points, cone, labels)
+        return figure
+
+
+def _draw_gap(ax: Axes, points: FloatArray, cone: Cone, arm: int, labels: Sequence[str]) -> None:
+    front = pareto_mask(points, cone)
+    distance, x = float(gap(points, front, cone)[arm]), points[arm]
+    low, high = points.min(axis=0) - 0.08, points.max(axis=0) + 0.08
+    grid = np.stack(np.meshgrid(*(np.linspace(low[m], high[m], 240) for m in (0, 1))), axis=-1)
+    dominated = np.asarray(cone.strongly_dominates(points[front][:, None, None], grid[None])).any(axis=0)
+    ax.contourf(grid[..., 0], grid[..., 1], dominated, levels=[0.5, 1.5], colors=["#dddddd"])
+    ax.plot(*points[front].T, "^", color=FRONT, ms=8)
+    ax.plot(*points[~front].T, "x", color=DOMINATED, ms=7, mew=2)
+    for label, position in zip(labels, points, strict=True):
+        ax.annotate(label, position, xytext=(5, 4), textcoords="offset points", fontsize=9)
+    size = x * np.expm1(distance)
+    ax.add_patch(Rectangle((float(x[0]), float(x[1])), *size, fill=False, ec=WORSE, lw=1.5))
+    inside = x + size * np.stack(np.meshgrid(*[np.linspace(0, 1, 101)] * 2), axis=-1).reshape(-1, 2)
+    lead = ((points[front][:, None] - inside[None]) @ cone.facets.T).min(axis=2).max(axis=0)
+    ax.annotate("", inside[int(np.argmin(lead))], x, arrowprops={"arrowstyle": "->", "color": WORSE, "lw": 1.6})
+    ax.set(title=f"Gap of {labels[arm]}: {distance:.4f}", xlabel="$r_1$", ylabel="$r_2$")
+    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+
+
+def _draw_distances(ax: Axes, points: FloatArray, cone: Cone, labels: Sequence[str]) -> None:
+    front = pareto_mask(points, cone)
+    reported = front.copy()
+    reported[np.flatnonzero(front)[points[front][:, 0].argmax()]] = False
+    true, found = points[front], points[reported]
+    ax.loglog(*true.T, "^", color=FRONT, ms=9, label="true front")
+    ax.loglog(*found.T, "o", mfc="none", mec=WORSE, ms=14, mew=1.6, label="reported front")
+    apart = np.abs(np.log(true)[:, None] - np.log(found)[None]).max(axis=2)
+    far = int(apart.min(axis=1).argmax())
+    near = found[int(apart[far].argmin())]
+    ax.annotate("", true[far], near, arrowprops={"arrowstyle": "<->", "color": WORSE, "lw": 1.4})
+    for k in np.flatnonzero(front).tolist():
+        ax.annotate(labels[k], points[k], xytext=(8, 6), textcoords="offset points", fontsize=9)
+    dominance, coverage = dominance_distance(true, found, cone), log_hausdorff(true, found)
+    ax.set(title=f"dominance distance {dominance:.4f}, log-Hausdorff {coverage:.4f}", xlabel="$r_1$", ylabel="$r_2$")
+    ax.xaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.xaxis.set_minor_formatter(ScalarFormatter())
+    ax.yaxis.set_minor_formatter(ScalarFormatter())
+    ax.legend(loc="lower left", frameon=True, fontsize=9)
+
+
+def hausdorff_figure(rounds: FloatArray, curves: Mapping[str, FloatArray]) -> Figure:
+    """Distances between the fronts of the paper's Hausdorff example and their limit, against the round."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
+            ax.loglog(rounds, values, color=colour, lw=1.8, label=name)
+        ax.set(xlabel="round $t$, context $x = 1/t$", ylabel="distance to the limit set")
+        ax.legend(frameon=False)
+        return figure

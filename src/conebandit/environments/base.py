@@ -21,11 +21,30 @@ class Environment(Protocol):
     Contexts do not depend on actions, so everything is vectorised: whole chunks of rounds at a time.
     """
 
-    n_arms: int
-    n_objectives: int
-    context_dim: int
-    cone: Cone
-    change_points: tuple[int, ...]
+    @property
+    def n_arms(self) -> int:
+        """Number of arms, K."""
+        ...
+
+    @property
+    def n_objectives(self) -> int:
+        """Number of objectives, M."""
+        ...
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context coordinates, d."""
+        ...
+
+    @property
+    def cone(self) -> Cone:
+        """The preference cone."""
+        ...
+
+    @property
+    def change_points(self) -> tuple[int, ...]:
+        """Number of rounds after which the law of contexts changes for good."""
+        ...
 
     def contexts(self, rng: np.random.Generator, n: int, start: int) -> FloatArray:
         """Contexts of rounds start, ..., start + n - 1 (counted from 0), shape (n, d)."""

@@ -66,9 +66,20 @@ class Policy(Protocol):
     ``observe``.
     """
 
-    n_arms: int
-    n_objectives: int
-    context_dim: int
+    @property
+    def n_arms(self) -> int:
+        """Number of arms, K."""
+        ...
+
+    @property
+    def n_objectives(self) -> int:
+        """Number of objectives, M."""
+        ...
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context coordinates, d."""
+        ...
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Arm for a context; ``key`` stands for the randomness of this decision."""
