@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo   install into .venv and reproduce the paper's results so far (folder reproduction/)"
+	@echo "make demo   install into .venv and reproduce the paper (folder reproduction/)"
 	@echo "make test   install the dev extra, then every check and every test"
 	@echo "make lint   ruff, mypy --strict and the import contracts only"
 	@echo "make bench  compare speed with peers, in one run (benchmarks/)"

@@ -24,7 +24,7 @@ class Section:
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { line-height: 1.2; } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1.5rem; }
-img { max-width: 100%; display: block; margin: 1rem 0; }
+img { max-width: 100%; max-height: 44rem; display: block; margin: 1rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 1rem 0; }
 th, td { padding: .2rem .8rem; text-align: left; border-bottom: 1px solid #eee; }
 .verdict { display: inline-block; padding: .1rem .6rem; border-radius: .3rem; font-size: .85rem; color: white; }
