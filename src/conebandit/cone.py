@@ -7,17 +7,17 @@ one that knows how a cone came about (facets, rays, weights, exchange rates); ev
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from math import cos, isfinite, radians, sin
-from numbers import Integral, Rational, Real
+from math import cos, radians, sin
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit import polyhedra
+from conebandit._cone_input import check_names, check_ranges, read_rows, row_by_name
 from conebandit._tradeoffs import tradeoff_rays
 from conebandit._validate import FloatArray, as_floats, safe_exponent
 from conebandit.kernels.order import TOLERANCE
@@ -121,7 +121,7 @@ class Cone:
         >>> Cone.from_facets([[1, 0], [0, 1], [1, 1]]) == Cone.orthant(2)
         True
         """
-        rows, exact, dim = _read_rows(facets, "facets")
+        rows, exact, dim = read_rows(facets, "facets")
         if not exact:
             rows = polyhedra.drop_nearly_redundant(rows)
         lineality, rays = polyhedra.double_description(rows, dim)
@@ -155,7 +155,7 @@ class Cone:
         >>> Cone.from_rays([[1, 0], [0, 1], [1, 2]]) == Cone.orthant(2)
         True
         """
-        rows, exact, dim = _read_rows(rays, "rays")
+        rows, exact, dim = read_rows(rays, "rays")
         if not exact:
             rows = polyhedra.drop_nearly_redundant(rows)
         missing, facets = polyhedra.double_description(rows, dim)  # of the dual cone
@@ -234,9 +234,9 @@ class Cone:
         rows: Any = weights
         if isinstance(rows, Sequence) and rows and all(isinstance(w, Mapping) for w in rows):
             order = list(rows[0]) if names is None else names
-            rows = [_row_by_name(w, order, "weights") for w in rows]
+            rows = [row_by_name(w, order, "weights") for w in rows]
             names = order
-        read, _, _ = _read_rows(rows, "weights")
+        read, _, _ = read_rows(rows, "weights")
         for i, row in enumerate(read):
             if min(row) < 0:
                 raise ValueError(
@@ -259,7 +259,7 @@ class Cone:
         >>> cone == Cone.from_weights([[0.7, 0.3], [0.4, 0.6]])
         True
         """
-        shares = _check_ranges(ranges)
+        shares = check_ranges(ranges)
         for bound in (0, 1):  # the lows, or the highs, may already be the only weighting there is
             only = [share[bound] for share in shares]
             if abs(float(sum(only)) - 1.0) <= SAME_SHARE:
@@ -308,7 +308,7 @@ class Cone:
         >>> cone.dominates([0.4, 0.9], [0.5, 0.5])    # 0.1 efficacy given up for 0.4 safety
         True
         """
-        checked = _check_names(names, None)
+        checked = check_names(names, None)
         if not all(isinstance(s, str) for s in statements):
             raise TypeError(f"statements must be strings, each an argument of its own; got {statements!r}.")
         unit = [[Fraction(int(i == j)) for j in range(len(names))] for i in range(len(names))]
@@ -341,7 +341,7 @@ class Cone:
         self.rays = np.vstack([_sorted_rows(pointed), _sorted_rows(both_ways)]) if basis else _sorted_rows(pointed)
         self.facets.flags.writeable = False
         self.rays.flags.writeable = False
-        self.names = None if names is None else _check_names(names, self.dim)
+        self.names = None if names is None else check_names(names, self.dim)
         self._lineality = len(basis)
         return self
 
@@ -561,80 +561,3 @@ def _normalised(rows: FloatArray) -> FloatArray:
 def _plain(result: Any) -> bool | BoolArray:
     """A scalar answer as a plain bool."""
     return bool(result) if np.ndim(result) == 0 else result
-
-
-def _read_rows(values: Any, name: str) -> tuple[list[Vector], bool, int]:
-    """Rows as integer directions; whether all of them were rational; their length."""
-    try:
-        table = np.array(values, dtype=object)
-    except ValueError:
-        table = np.empty(0, dtype=object)
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(
-            f"{name} must be a non-empty table, one row for each vector, all of the same length; got {values!r}."
-        )
-    rows, exact = [], True
-    for i, entries in enumerate(table):
-        row = [_number(x, f"{name}[{i}]") for x in entries]
-        if not any(row):
-            raise ValueError(f"{name}[{i}] is all zeros and says nothing; leave it out.")
-        direction, rational = polyhedra.rational_row(row)
-        rows.append(direction)
-        exact = exact and rational
-    return rows, exact, table.shape[1]
-
-
-def _number(x: Any, name: str) -> Fraction | int | float:
-    if isinstance(x, Integral | np.bool_):
-        return int(x)
-    if isinstance(x, Rational):
-        return Fraction(int(x.numerator), int(x.denominator))
-    if isinstance(x, Decimal) and x.is_finite():
-        return Fraction(x)
-    if isinstance(x, Real):
-        value = float(x)
-        if not isfinite(value):
-            raise ValueError(f"{name} contains {value}; every entry must be finite.")
-        return value
-    raise TypeError(f"{name} contains {x!r}; every entry must be a real number.")
-
-
-def _fraction(x: Any) -> Fraction:
-    value = Fraction(_number(x, "ranges"))
-    near = value.limit_denominator(polyhedra.LARGEST_DENOMINATOR)
-    return near if abs(near - value) <= polyhedra.FLOAT_NOISE else value
-
-
-def _check_ranges(ranges: Mapping[str, tuple[float, float]]) -> list[tuple[Fraction, Fraction]]:
-    if not isinstance(ranges, Mapping) or not ranges:
-        raise TypeError(f"ranges must map the name of each metric to (low, high); got {ranges!r}.")
-    shares = []
-    for name, pair in ranges.items():
-        try:
-            low, high = (_fraction(x) for x in pair)
-            good = 0 <= low <= high <= 1
-        except (TypeError, ValueError, OverflowError):
-            good = False
-        if not good:
-            raise ValueError(f"ranges[{name!r}] must be (low, high) with 0 <= low <= high <= 1; got {pair!r}.")
-        shares.append((low, high))
-    return shares
-
-
-def _row_by_name(row: Mapping[str, float], names: Sequence[str], argument: str) -> list[float]:
-    unknown = set(row) - set(names)
-    if unknown:
-        raise ValueError(f"{argument} mention {sorted(unknown)}, which are not among the names {list(names)}.")
-    return [row.get(name, 0) for name in names]
-
-
-def _check_names(names: Sequence[str], dim: int | None) -> tuple[str, ...]:
-    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
-        raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
-    if not all(isinstance(n, str) and n.strip() for n in names):
-        raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
-    if len(set(names)) != len(names) or dim not in (None, len(names)):
-        raise ValueError(
-            f"names must be {dim or len(names)} different names, one for each objective; got {list(names)}."
-        )
-    return tuple(names)
