@@ -34,6 +34,8 @@ LEVEL, PARENT, CHILD, FIRST, LAST, SEEN = 0, 1, 2, 3, 4, 5
 ACTIVE, REPORTED, WHEN, BY, COUNT = 0, 1, 2, 3, 4
 ARM, FOLLOWING = 0, 1
 
+GOOD, BAD_CONTEXT, BAD_REWARD = 0, 1, 2  # what may be wrong with an observation
+
 # Positions in the array of constants; from BIAS on, c_1 V_h^beta for each level h; from UNION on, what a level adds to
 # the logarithm (for all bins of all levels).
 SOUND, NOISE, LOG_TERM, SPLIT_AT, WARM_UP, BIAS = 0, 1, 2, 3, 4, 5
@@ -73,7 +75,14 @@ def _leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
 
 @compiled
 def decide(
-    size: Ints, links: Ints, tallies: Ints, x: Floats, key: np.uint64, warm_up: int, seed: np.uint64, active: Bools
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    x: Floats,
+    key: int | np.uint64,
+    warm_up: int,
+    seed: np.uint64,
+    active: Bools,
 ) -> tuple[np.int64, float]:
     """An arm and its probability, as a function of state, context and key; -1 if the context is not in the cube.
 
@@ -82,7 +91,7 @@ def decide(
     leaf = leaf_of(links, x)
     if leaf < 0:
         return np.int64(-1), 0.0
-    return _choose(size, tallies, leaf, key, warm_up, seed, active.reshape((1, active.size)), 0)
+    return _choose(size, tallies, leaf, np.uint64(key), warm_up, seed, active.reshape((1, active.size)), 0)
 
 
 @compiled
@@ -120,14 +129,17 @@ def fold(
     x: Floats,
     arm: int,
     reward: Floats,
-) -> bool:
-    """One observation; returns False, and changes nothing, if the context is not in the cube."""
+) -> int:
+    """One observation; says what was wrong with it, if anything, and then changes nothing."""
     leaf = leaf_of(links, x)
     if leaf < 0:
-        return False
+        return BAD_CONTEXT
+    for m in range(reward.size):
+        if np.isinf(reward[m]):
+            return BAD_REWARD
     contexts, rewards = x.reshape((1, x.size)), reward.reshape((1, reward.size))
     _fold(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, 0, arm, rewards, 0)
-    return True
+    return GOOD
 
 
 @compiled
@@ -228,14 +240,18 @@ def _refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, n
     if not constants[SOUND]:
         _refine_as_printed(tallies, moments, facets, node, now)
         return
-    arms = tallies.shape[1]
-    for a in range(arms):
-        if news < 0:
-            for b in range(arms):
-                _eliminate_if_surely_beaten(tallies, moments, facets, node, a, b, now)
-        else:  # only pairs with the changed arm can have changed
-            _eliminate_if_surely_beaten(tallies, moments, facets, node, a, news, now)
-            _eliminate_if_surely_beaten(tallies, moments, facets, node, news, a, now)
+    arms, image = tallies.shape[1], 3 * facets.shape[1]
+    blur = image + facets.shape[0]
+    for b in range(arms):
+        if news < 0 or b == news:  # only pairs with the changed arm can have changed
+            for a in range(arms):
+                # The first facet tells which of the two, if any, may be surely beaten.
+                lead = moments[node, a, image] - moments[node, b, image]
+                spread = moments[node, a, blur] + moments[node, b, blur]
+                if lead > spread:
+                    _eliminate_if_surely_beaten(tallies, moments, facets, node, a, b, now)
+                elif -lead > spread:
+                    _eliminate_if_surely_beaten(tallies, moments, facets, node, b, a, now)
 
 
 @compiled

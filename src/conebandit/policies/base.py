@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from math import inf
 from numbers import Integral
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -130,14 +129,17 @@ def as_arm(arm: Any, n_arms: int) -> int:
 
 
 def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
-    """A reward vector; nan entries are allowed, infinite ones are not."""
+    """A reward vector; whether its entries are finite is for the caller to see."""
     vector = as_floats(reward, "reward")
     if vector.shape != (n_objectives,):
         raise ValueError(f"reward must have {n_objectives} entries, one for each objective; got shape {vector.shape}.")
-    for value in vector.tolist():
-        if value in (inf, -inf):
-            raise ValueError(f"reward must not be infinite; got {vector.tolist()}. Use nan for what is not known yet.")
     return vector
+
+
+def refuse_infinite(reward: FloatArray) -> None:
+    """A ``ValueError`` if an entry is infinite; nan is allowed."""
+    if np.isinf(reward).any():
+        raise ValueError(f"reward must not be infinite; got {reward.tolist()}. Use nan for what is not known yet.")
 
 
 class Box:

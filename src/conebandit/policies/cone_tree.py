@@ -13,7 +13,18 @@ from conebandit._validate import FloatArray
 from conebandit.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
 from conebandit.policies import storage
-from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward, as_seed
+from conebandit.policies.base import (
+    Box,
+    Decision,
+    Front,
+    Key,
+    as_arm,
+    as_count,
+    as_key,
+    as_reward,
+    as_seed,
+    refuse_infinite,
+)
 
 Preset = Literal["paper", "sound"]
 
@@ -187,7 +198,8 @@ class ConeTree:
         x = self.box.scaled(context)
         mask = np.empty(self.n_arms, dtype=np.bool_)
         size, links, tallies = self._tree[:3]
-        arm, chance = kernels.decide(size, links, tallies, x, as_key(key), self._warm_up, self._seed, mask)
+        bits = key if type(key) is int and 0 <= key < 2**63 else as_key(key)
+        arm, chance = kernels.decide(size, links, tallies, x, bits, self._warm_up, self._seed, mask)
         if arm < 0:
             self.box.point(context)  # says what is wrong with it
         return Decision(int(arm), chance, mask)
@@ -209,8 +221,11 @@ class ConeTree:
         if self._room == 0:
             self._reserve(samples=1)
         self._room -= 1
-        if not kernels.fold(*self._tree, self._facets, self._constants, x, index, vector):
+        fault = kernels.fold(*self._tree, self._facets, self._constants, x, index, vector)
+        if fault == kernels.BAD_CONTEXT:
             self.box.point(context)  # says what is wrong with it
+        elif fault == kernels.BAD_REWARD:
+            refuse_infinite(vector)
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]

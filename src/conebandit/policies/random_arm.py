@@ -10,7 +10,18 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit._validate import FloatArray
 from conebandit.cone import Cone, as_cone
 from conebandit.kernels.rng import choose_many, hash_vector, uniform
-from conebandit.policies.base import Box, Decision, Front, Key, as_arm, as_count, as_key, as_reward, as_seed
+from conebandit.policies.base import (
+    Box,
+    Decision,
+    Front,
+    Key,
+    as_arm,
+    as_count,
+    as_key,
+    as_reward,
+    as_seed,
+    refuse_infinite,
+)
 
 
 class RandomArm:
@@ -51,7 +62,7 @@ class RandomArm:
         """Check the arguments and forget them."""
         self.box.point(context)
         as_arm(arm, self.n_arms)
-        as_reward(reward, self.n_objectives)
+        refuse_infinite(as_reward(reward, self.n_objectives))
 
     def front(self, context: ArrayLike) -> Front:
         """One arm, by the context alone; nothing is known about it."""
