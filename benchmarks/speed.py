@@ -46,7 +46,7 @@ ARMS, ROUNDS, CHUNK = 10, 20_000, 4096
 DIMS = (1, 2, 5)
 PRESETS: tuple[Preset, ...] = ("paper", "sound")
 TURNS = 8
-BUDGET = 15.0  # seconds for each peer and dimension
+BUDGET = 10.0  # seconds for each peer and dimension
 
 WANTED = {"step by step": 12.0, "compiled loop": 1.5, "simulate in full": 3.0}  # microseconds a round
 TO_FASTEST_PEER = 0.5

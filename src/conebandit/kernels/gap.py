@@ -118,8 +118,9 @@ def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
 
     ``speed[j]`` is how fast facet j rises when all coordinates move alike.
     """
-    t = 0.0
-    moved = True
+    t, moved, falling = 0.0, True, False
+    for j in range(speed.size):
+        falling |= speed[j] < 0.0
     while moved:
         moved = False
         for p in range(size):
@@ -136,7 +137,7 @@ def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
                     return np.inf
                 t = high
                 # Only where a facet falls on the way can a later t be worse than an earlier one.
-                moved = speed.min() < 0.0
+                moved = falling
     return t
 
 

@@ -300,10 +300,12 @@ def fronts_of_batch(points: Floats, facets: Floats) -> Bools:
 def _beaten(y: Floats, k: int) -> bool:
     """Whether another column of (F, K) dominates column ``k``."""
     for other in range(y.shape[1]):
-        no_smaller, larger = True, False
+        larger = 0
         for j in range(y.shape[0]):
-            no_smaller &= y[j, other] >= y[j, k]
-            larger |= y[j, other] > y[j, k]
-        if no_smaller and larger:
+            if y[j, other] < y[j, k]:
+                larger = -1
+                break
+            larger += y[j, other] > y[j, k]
+        if larger > 0:
             return True
     return False

@@ -33,6 +33,7 @@ OBSERVATIONS, NODES = 0, 1
 LEVEL, PARENT, CHILD, FIRST, LAST, SEEN = 0, 1, 2, 3, 4, 5
 ACTIVE, REPORTED, WHEN, BY, COUNT = 0, 1, 2, 3, 4
 ARM, FOLLOWING = 0, 1
+OPTIMISTIC = REPORTED  # lent out while arms are eliminated; what is reported is found anew right after that
 
 GOOD, BAD_CONTEXT, BAD_REWARD = 0, 1, 2  # what may be wrong with an observation
 
@@ -290,20 +291,21 @@ def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int
                 return  # an unknown arm is infinitely optimistic, and nothing is far from it
     upper, margin = 3 * objectives + 2 * rows, 3 * objectives + 3 * rows
     # Line 10: arms whose upper bound no other upper bound strongly dominates. Those are within reach of themselves.
-    optimistic = np.zeros(arms, dtype=np.bool_)
     left_out = 0
     for k in range(arms):
+        tallies[node, k, OPTIMISTIC] = 0
         if tallies[node, k, ACTIVE] == 1:
-            optimistic[k] = not _beaten(tallies, moments, node, k, ACTIVE, upper, rows, True)
-            left_out += not optimistic[k]
+            hopeful = not _beaten(tallies, moments, node, k, ACTIVE, upper, rows, True)
+            tallies[node, k, OPTIMISTIC] = hopeful
+            left_out += not hopeful
     if left_out == 0:
         return
     for k in range(arms):
-        if tallies[node, k, ACTIVE] == 0 or optimistic[k]:
+        if tallies[node, k, ACTIVE] == 0 or tallies[node, k, OPTIMISTIC] == 1:
             continue
         nearest, least = -1, -np.inf
         for other in range(arms):
-            if optimistic[other]:
+            if tallies[node, other, OPTIMISTIC] == 1:
                 slack = np.inf
                 for j in range(rows):
                     slack = min(slack, _closeness(moments, facets, node, k, other, j))
