@@ -26,6 +26,22 @@ def test_speed_in_the_readme_is_what_was_measured(readme):
     assert all(r["reached"] for r in rows if r.get("wanted"))
 
 
+def test_speed_of_the_policy_in_the_readme_is_what_was_measured(readme):
+    rows = json.loads((ROOT / "benchmarks/results/speed.json").read_text())["rows"]
+    ours = [r for r in rows if r["contender"].startswith("conebandit")]
+    steps, loops, full = (
+        [r["microseconds"] for r in ours if r["task"] == task]
+        for task in ("step by step", "compiled loop", "simulate in full")
+    )
+    ratios = [r["ratio"] for r in ours if r["task"].startswith("step by step, to")]
+    assert len(steps) == len(loops) == len(full) == len(ratios) == 6
+    assert (
+        f"takes {min(steps):.0f} to {max(steps):.0f} microseconds step by step, {min(loops):.1f} to {max(loops):.1f} in "
+        f"the compiled loop and {min(full):.1f} to {max(full):.1f} with environment and regret" in readme
+    )
+    assert f"{min(1 / r for r in ratios):.0f} to {max(1 / r for r in ratios):.0f} times as fast" in readme
+
+
 @pytest.mark.parametrize("page", sorted(p.relative_to(ROOT) for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text()

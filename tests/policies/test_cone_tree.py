@@ -23,13 +23,13 @@ def rewards_at(x, k, rng, objectives, sigma):
 
 
 CASES = {
-    "paper, d=1": (3, cb.Cone.orthant(2), 1, {"preset": "paper"}, 1500),
-    "paper, d=2, C3": (4, C3, 2, {"preset": "paper", "delta": 0.3}, 1500),
-    "sound, d=1": (3, cb.Cone.orthant(2), 1, {"preset": "sound", "sigma": 0.1, "holder": 0.3}, 1500),
-    "sound, d=2, C3": (4, C3, 2, {"preset": "sound", "sigma": 0.1, "holder": 0.1}, 1500),
-    "sound, d=3, M=3": (3, THREE, 3, {"preset": "sound", "sigma": 0.1, "holder": 0.4, "beta": 0.7}, 1200),
-    "sound, half-plane": (3, cb.Cone.from_weights([[1, 2]]), 1, {"preset": "sound", "sigma": 0.1}, 1200),
-    "sound, scalar": (3, cb.Cone.orthant(1), 2, {"preset": "sound", "sigma": 0.1, "holder": 0.3}, 1200),
+    "paper, d=1": (3, cb.Cone.orthant(2), 1, {"preset": "paper"}, 900),
+    "paper, d=2, C3": (4, C3, 2, {"preset": "paper", "delta": 0.3}, 900),
+    "sound, d=1": (3, cb.Cone.orthant(2), 1, {"preset": "sound", "sigma": 0.1, "holder": 0.3}, 900),
+    "sound, d=2, C3": (4, C3, 2, {"preset": "sound", "sigma": 0.1, "holder": 0.1}, 900),
+    "sound, d=3, M=3": (3, THREE, 3, {"preset": "sound", "sigma": 0.1, "holder": 0.4, "beta": 0.7}, 800),
+    "sound, half-plane": (3, cb.Cone.from_weights([[1, 2]]), 1, {"preset": "sound", "sigma": 0.1}, 800),
+    "sound, scalar": (3, cb.Cone.orthant(1), 2, {"preset": "sound", "sigma": 0.1, "holder": 0.3}, 800),
 }
 
 
