@@ -41,6 +41,14 @@ class Run:
         Of the environment.
     seed
         Of the run.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.paper(n_arms=3, change_point=100)
+    >>> run = cb.simulate(cb.RandomArm(n_arms=3, cone=env.cone, context_dim=1), env, horizon=500)
+    >>> run.reported.shape, run.cumulative("play", after=100).shape
+    ((500, 3), (400,))
     """
 
     policy: Policy

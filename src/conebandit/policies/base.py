@@ -26,6 +26,11 @@ class Decision(NamedTuple):
         Probability with which this arm is drawn in this state for this context; for off-policy evaluation.
     mask
         Shape (K,), True for arms that are still in the running.
+
+    Examples
+    --------
+    >>> Decision(arm=1, propensity=0.5, mask=np.array([False, True, True])).active
+    (1, 2)
     """
 
     arm: int
@@ -50,6 +55,12 @@ class Front:
         Shape (len(arms), M), estimated means; nan where nothing is known.
     radii
         Shape (len(arms), M), how far each estimate may be off; inf where nothing is known.
+
+    Examples
+    --------
+    >>> front = Front(arms=(0, 2), means=np.array([[0.9, 0.4], [0.5, 0.8]]), radii=np.full((2, 2), 0.1))
+    >>> dict(zip(front.arms, front.means.tolist()))
+    {0: [0.9, 0.4], 2: [0.5, 0.8]}
     """
 
     arms: tuple[int, ...]
