@@ -36,8 +36,8 @@ def test_speed_of_the_policy_in_the_readme_is_what_was_measured(readme):
     ratios = [r["ratio"] for r in ours if r["task"].startswith("step by step, to")]
     assert len(steps) == len(loops) == len(full) == len(ratios) == 6
     assert (
-        f"takes {min(steps):.0f} to {max(steps):.0f} microseconds step by step, {min(loops):.1f} to {max(loops):.1f} in "
-        f"the compiled loop and {min(full):.1f} to {max(full):.1f} with environment and regret" in readme
+        f"takes {min(steps):.0f} to {max(steps):.0f} microseconds step by step, {min(loops):.1f} to {max(loops):.1f} "
+        f"in the compiled loop and {min(full):.1f} to {max(full):.1f} with environment and regret" in readme
     )
     assert f"{min(1 / r for r in ratios):.0f} to {max(1 / r for r in ratios):.0f} times as fast" in readme
 
