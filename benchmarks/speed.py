@@ -42,7 +42,7 @@ if TYPE_CHECKING or not IN_PEERS_ENVIRONMENT:
 
 Preset = Literal["paper", "sound"]
 
-ARMS, ROUNDS, CHUNK = 10, 20_000, 4096
+ARMS, ROUNDS, CHUNK = 10, 20_000, 4000
 DIMS = (1, 2, 5)
 PRESETS: tuple[Preset, ...] = ("paper", "sound")
 TURNS = 8

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+FLOAT64 = np.dtype(np.float64)
 
 
 def as_floats(values: ArrayLike, name: str) -> FloatArray:
     """Contiguous float64 array, or a ``TypeError`` that names the argument."""
-    if type(values) is np.ndarray and values.dtype == np.float64 and values.flags.c_contiguous:
+    if type(values) is np.ndarray and values.dtype is FLOAT64 and values.flags.c_contiguous:
         return values  # nothing to do, and quickly so
     try:
         array: Any = np.asarray(values)

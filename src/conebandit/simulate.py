@@ -20,7 +20,7 @@ from conebandit.policies.base import Policy
 from conebandit.regret import SERIES, regret_series
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
-CHUNK = 4096
+CHUNK = 4000
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ class Box:
                 )
         self.is_unit = bool((self.bounds == [0.0, 1.0]).all())
         self._low, self._span = self.bounds[:, 0].copy(), np.ptp(self.bounds, axis=1)
+        self._shape = (dim,)
 
     def __len__(self) -> int:
         return len(self.bounds)
@@ -184,7 +185,7 @@ class Box:
     def scaled(self, context: ArrayLike) -> FloatArray:
         """One context (d,) mapped by the bounds; whether it lies within them is for the caller to see."""
         x = as_floats(context, "context")
-        if x.shape != self._low.shape:
+        if x.shape != self._shape:
             raise ValueError(f"context must have shape ({len(self)},); got {x.shape}.")
         return x if self.is_unit else (x - self._low) / self._span
 
