@@ -31,8 +31,8 @@ lint: .venv/installed-dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest --cov=conebandit.cone --cov=conebandit.pareto --cov=conebandit.gap --cov-report=
-	$(BIN)/coverage report --fail-under=98 --show-missing
+	$(BIN)/pytest --cov=conebandit --cov-report=
+	$(BIN)/coverage report --include='*/conebandit/cone.py,*/conebandit/pareto.py,*/conebandit/gap.py' --fail-under=98 --show-missing
 
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/geometry.py
