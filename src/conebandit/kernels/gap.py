@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled
+from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.order import TOLERANCE
 
 Floats = NDArray[np.float64]
@@ -88,7 +88,7 @@ def escapes(
     return result
 
 
-@compiled
+@in_place
 def _deficits(
     points: Floats, i: int, k: int, facets: Floats, values: Floats, sizes: Floats, size: int, deficits: Floats
 ) -> bool:
@@ -112,7 +112,7 @@ def _deficits(
     return False
 
 
-@compiled
+@in_place
 def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
     """Smallest uniform ``t``: the first one outside every front point's interval of domination.
 
@@ -232,14 +232,14 @@ def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work
     return kept - 1
 
 
-@compiled
+@in_place
 def _swap_rows(a: Floats, i: int) -> None:
     """Swap rows ``i`` and ``i - 1``."""
     for j in range(a.shape[1]):
         a[i, j], a[i - 1, j] = a[i - 1, j], a[i, j]
 
 
-@compiled
+@in_place
 def _lower_bound(moves: Floats, deficits: Floats, size: int) -> float:
     """A ``t`` that is needed at least: what the hardest single front point takes, each facet on its own."""
     bound = 0.0
@@ -257,7 +257,7 @@ def _lower_bound(moves: Floats, deficits: Floats, size: int) -> float:
     return bound
 
 
-@compiled
+@in_place
 def _most_dominating(moves: Floats, deficits: Floats, size: int, need: Floats, found: Floats, node: int) -> int:
     """Front point that dominates the moved point by the widest margin; -1 if none does."""
     rows, dim = moves.shape
@@ -282,7 +282,7 @@ def _most_dominating(moves: Floats, deficits: Floats, size: int, need: Floats, f
     return worst
 
 
-@compiled
+@in_place
 def _least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: Ints, free: Ints, found: Floats) -> None:
     """Minimise ``t`` subject to ``moves @ u >= need[node]`` and ``0 <= u <= t``, by the dual simplex method.
 
@@ -342,7 +342,7 @@ def _least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: In
     found[node, dim] = table[used, rhs]
 
 
-@compiled
+@in_place
 def _leaving_row(table: Floats, basic: Ints, used: int, careful: bool) -> int:
     """Row with the most negative value; if careful, the negative one with the smallest variable."""
     leaving = -1
@@ -354,7 +354,7 @@ def _leaving_row(table: Floats, basic: Ints, used: int, careful: bool) -> int:
     return leaving
 
 
-@compiled
+@in_place
 def _entering_column(table: Floats, free: Ints, leaving: int, used: int, careful: bool) -> int:
     """Column that keeps the objective's coefficients non-negative.
 
@@ -372,7 +372,7 @@ def _entering_column(table: Floats, free: Ints, leaving: int, used: int, careful
     return entering
 
 
-@compiled
+@in_place
 def _pivot(table: Floats, basic: Ints, free: Ints, leaving: int, entering: int, used: int) -> None:
     """Swap a basic and a free variable: solve the leaving row for the entering variable and substitute."""
     columns = table.shape[1]
@@ -413,7 +413,7 @@ def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int
     return result
 
 
-@compiled
+@in_place
 def _members(mask: Bools, i: int, found: Ints) -> int:
     """Write the True positions of row ``i`` to ``found``; how many there are."""
     n = 0
@@ -423,7 +423,7 @@ def _members(mask: Bools, i: int, found: Ints) -> int:
     return n
 
 
-@compiled
+@in_place
 def _distance(a: Floats, p: int, b: Floats, q: int, i: int, norm: int) -> float:
     widest = 0.0
     for m in range(a.shape[2]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled
+from conebandit.kernels.compile import compiled, in_place
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +24,7 @@ _WORD = 64  # bits in a machine word
 _STRIPE = 64  # words that are combined before anyone looks at them
 
 
-@compiled
+@in_place
 def merge_ties(values: Floats, sizes: Floats, order: Ints) -> None:
     """Give values that are equal up to rounding the same value, in place.
 
@@ -39,7 +39,7 @@ def merge_ties(values: Floats, sizes: Floats, order: Ints) -> None:
         previous = current
 
 
-@compiled
+@in_place
 def has_near_ties(ascending: Floats, slack: float) -> bool:
     """Whether two different neighbours in a sorted array are within ``slack`` of each other."""
     found = False
@@ -133,7 +133,7 @@ def _front_within_group(y: Floats, group: Ints, rank: Ints, front: Bools) -> Non
         start = stop
 
 
-@compiled
+@in_place
 def _beats(a: Floats, i: int, b: Floats, k: int) -> bool:
     """Whether row ``i`` of ``a`` dominates row ``k`` of ``b`` (indices, since making views is slow in a hot loop)."""
     larger = False
@@ -245,7 +245,7 @@ def _beaten_in_stripe(
     return False
 
 
-@compiled
+@in_place
 def sort_few(values: Floats, order: Ints) -> None:
     """Write into ``order`` the indices that sort a handful of values (insertion sort)."""
     for i in range(values.size):
@@ -256,16 +256,24 @@ def sort_few(values: Floats, order: Ints) -> None:
         order[j] = i
 
 
-@compiled
-def _any_near_tie(y: Floats, slack: Floats) -> bool:
-    """Whether a row of a small (F, K) table has two different values within the row's slack."""
-    found = False
-    for j in range(y.shape[0]):
-        for a in range(1, y.shape[1]):
-            for b in range(a):
-                gap = abs(y[j, a] - y[j, b])
-                found |= (gap > 0.0) & (gap <= slack[j])
-    return found
+@in_place
+def _clear_beaten(y: Floats, slack: Floats, front: Bools, i: int) -> bool:
+    """Clear ``front[i]`` for dominated columns of a small (F, K) table, looking at each pair once.
+
+    Returns whether a row has two different values within the row's slack; then ties are to be merged first.
+    """
+    near = False
+    for a in range(1, y.shape[1]):
+        for b in range(a):
+            above = below = False
+            for j in range(y.shape[0]):
+                rise = y[j, a] - y[j, b]
+                above |= rise > 0.0
+                below |= rise < 0.0
+                near |= (rise != 0.0) & (abs(rise) <= slack[j])
+            front[i, a] &= above | (not below)
+            front[i, b] &= below | (not above)
+    return near
 
 
 @compiled
@@ -287,16 +295,16 @@ def fronts_of_batch(points: Floats, facets: Floats) -> Bools:
                     size += abs(term)
                 y[j, k], sizes[j, k] = value, size
                 slack[j] = max(slack[j], TOLERANCE * size)
-        if _any_near_tie(y, slack):
+        if _clear_beaten(y, slack, front, i):
             for j in range(facets.shape[0]):
                 sort_few(y[j], order)
                 merge_ties(y[j], sizes[j], order)
-        for k in range(arms):
-            front[i, k] = not _beaten(y, k)
+            for k in range(arms):
+                front[i, k] = not _beaten(y, k)
     return front
 
 
-@compiled
+@in_place
 def _beaten(y: Floats, k: int) -> bool:
     """Whether another column of (F, K) dominates column ``k``."""
     for other in range(y.shape[1]):

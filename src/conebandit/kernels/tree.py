@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled
+from conebandit.kernels.compile import in_place
 from conebandit.kernels.rng import uniform
 
 Floats = NDArray[np.float64]
@@ -45,13 +45,13 @@ UNION = BIAS + DEEPEST + 1
 CONSTANTS = UNION + DEEPEST + 1
 
 
-@compiled
+@in_place
 def leaf_of(links: Ints, x: Floats) -> int:
     """The leaf whose bin contains the point ``x`` (d,), or -1 if it is not in the unit cube."""
     return _leaf(links, x.reshape((1, x.size)), 0, x.size)
 
 
-@compiled
+@in_place
 def _leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
     """Line 8, for the first ``dim`` entries of row ``i`` (making a view of it would be slower than the search).
 
@@ -74,7 +74,7 @@ def _leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
     return node
 
 
-@compiled
+@in_place
 def decide(
     size: Ints,
     links: Ints,
@@ -95,7 +95,7 @@ def decide(
     return _choose(size, tallies, leaf, np.uint64(key), warm_up, seed, active.reshape((1, active.size)), 0)
 
 
-@compiled
+@in_place
 def _choose(
     size: Ints, tallies: Ints, leaf: int, key: np.uint64, warm_up: int, seed: np.uint64, active: Bools, row: int
 ) -> tuple[np.int64, float]:
@@ -117,7 +117,7 @@ def _choose(
     return np.int64(-1), 0.0  # not reached: a leaf always has an active arm
 
 
-@compiled
+@in_place
 def fold(
     size: Ints,
     links: Ints,
@@ -143,7 +143,7 @@ def fold(
     return GOOD
 
 
-@compiled
+@in_place
 def _fold(
     size: Ints,
     links: Ints,
@@ -182,7 +182,7 @@ def _fold(
         _split(size, links, tallies, moments, data, chain, facets, constants, leaf, dim)
 
 
-@compiled
+@in_place
 def _append(
     links: Ints, tallies: Ints, moments: Floats, data: Floats, chain: NDArray[np.int32], leaf: int, sample: int
 ) -> None:
@@ -204,7 +204,7 @@ def _append(
             moments[leaf, k, m] += r
 
 
-@compiled
+@in_place
 def _estimate(
     links: Ints, tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, k: int
 ) -> None:
@@ -235,7 +235,7 @@ def _estimate(
         moments[node, k, upper + j] = y + lift
 
 
-@compiled
+@in_place
 def _refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, news: int, now: int) -> None:
     """Lines 10 and 11: eliminate arms; ``news`` is the arm whose estimate has changed, -1 for any."""
     if not constants[SOUND]:
@@ -255,7 +255,7 @@ def _refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, n
                     _eliminate_if_surely_beaten(tallies, moments, facets, node, b, a, now)
 
 
-@compiled
+@in_place
 def _eliminate_if_surely_beaten(
     tallies: Ints, moments: Floats, facets: Floats, node: int, a: int, b: int, now: int
 ) -> None:
@@ -274,14 +274,14 @@ def _eliminate_if_surely_beaten(
         moments[node, b, margin + j] = lead - moments[node, a, blur + j] - moments[node, b, blur + j]
 
 
-@compiled
+@in_place
 def _eliminate(tallies: Ints, node: int, k: int, by: int, now: int) -> None:
     tallies[node, k, ACTIVE] = 0
     tallies[node, k, WHEN] = now
     tallies[node, k, BY] = by
 
 
-@compiled
+@in_place
 def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int, now: int) -> None:
     """Keep an arm iff its estimate is within 2C, in the order of the cone, of *some* arm on the optimistic front."""
     arms, (rows, objectives) = tallies.shape[1], facets.shape
@@ -319,7 +319,7 @@ def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int
                 moments[node, k, margin + j] = -_closeness(moments, facets, node, k, nearest, j)
 
 
-@compiled
+@in_place
 def _closeness(moments: Floats, facets: Floats, node: int, a: int, b: int, j: int) -> float:
     """Facet ``j`` of 2C - |muhat_a - muhat_b|, where 2C is the sum of the two radii."""
     objectives = facets.shape[1]
@@ -331,7 +331,7 @@ def _closeness(moments: Floats, facets: Floats, node: int, a: int, b: int, j: in
     return value
 
 
-@compiled
+@in_place
 def _beaten(
     tallies: Ints, moments: Floats, node: int, k: int, among: int, column: int, rows: int, strongly: bool
 ) -> bool:
@@ -350,7 +350,7 @@ def _beaten(
     return False
 
 
-@compiled
+@in_place
 def _report(links: Ints, tallies: Ints, moments: Floats, facets: Floats, node: int) -> None:
     """Front of the estimates among active arms; where nothing is known, what the parent reports."""
     arms, (rows, objectives) = tallies.shape[1], facets.shape
@@ -373,7 +373,7 @@ def _report(links: Ints, tallies: Ints, moments: Floats, facets: Floats, node: i
             tallies[node, k, REPORTED] = 0
 
 
-@compiled
+@in_place
 def _report_as_parent(links: Ints, tallies: Ints, node: int) -> None:
     """For a bin without estimates: the arms that its parent reports and that are still active here, or all active."""
     parent = links[node, PARENT]
@@ -387,7 +387,7 @@ def _report_as_parent(links: Ints, tallies: Ints, node: int) -> None:
             tallies[node, k, REPORTED] = tallies[node, k, ACTIVE]
 
 
-@compiled
+@in_place
 def _split(
     size: Ints,
     links: Ints,
@@ -422,7 +422,7 @@ def _split(
         _report(links, tallies, moments, facets, new)
 
 
-@compiled
+@in_place
 def blank(links: Ints, tallies: Ints, moments: Floats, node: int, level: int, parent: int) -> None:
     """Make a node an empty leaf in which all arms are active."""
     links[node, LEVEL], links[node, PARENT] = level, parent
@@ -440,7 +440,7 @@ def blank(links: Ints, tallies: Ints, moments: Floats, node: int, level: int, pa
             moments[node, k, 2 * objectives + m] = np.inf
 
 
-@compiled
+@in_place
 def run(
     size: Ints,
     links: Ints,
