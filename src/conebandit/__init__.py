@@ -17,6 +17,7 @@ from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.load import load_policy
+from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
 from conebandit.simulate import Run, simulate, simulate_many
 
@@ -25,6 +26,7 @@ __all__ = [
     "ConeTree",
     "Decision",
     "Front",
+    "ParetoUCB1",
     "RandomArm",
     "Run",
     "__version__",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -128,6 +128,13 @@ def as_count(value: Any, name: str) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}.")
     return int(value)
+
+
+def as_positive(value: Any, name: str) -> float:
+    """A finite number above zero."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    return float(value)
 
 
 def as_arm(arm: Any, n_arms: int) -> int:

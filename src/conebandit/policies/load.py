@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 
 from conebandit.policies import storage
+from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import ConeTree
 
-_KINDS = {"ConeTree": ConeTree}
 
-
-def load_policy(path: str | os.PathLike[str]) -> ConeTree:
+def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:
     """Read a policy that was written by its ``save`` method; bit for bit what was saved.
 
     Parameters
@@ -39,11 +38,13 @@ def load_policy(path: str | os.PathLike[str]) -> ConeTree:
     1
     """
     kind, options, arrays = storage.read(path)
-    if kind not in _KINDS:
+    kinds: dict[str, type[ConeTree | CompiledPolicy]] = {"ConeTree": ConeTree}
+    kinds |= {policy.__name__: policy for policy in CompiledPolicy.__subclasses__()}
+    if kind not in kinds:
         raise storage.PolicyFileError(
-            f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {sorted(_KINDS)}."
+            f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {sorted(kinds)}."
         )
     try:
-        return _KINDS[kind]._restore(options, arrays)
+        return kinds[kind]._restore(options, arrays)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {error}.") from None

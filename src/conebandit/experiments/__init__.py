@@ -1,0 +1,1 @@
+"""Many policies in many environments: suites, studies and leaderboards."""

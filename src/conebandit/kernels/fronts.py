@@ -1,0 +1,72 @@
+"""Small steps that policies share: images of estimates on the facets, fronts of a handful of arms, a uniform draw.
+
+All work in place on arrays of K arms; what is compared are images W y on the facets, where the order of any cone is the
+order of the orthant.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import in_place
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@in_place
+def images(facets: Floats, means: Floats, radii: Floats, optimism: float, values: Floats) -> None:
+    """Write W m + optimism |W| r for each arm into ``values`` (K, F): the best the arm can be on each facet.
+
+    Facets on which an unknown metric (infinite radius) has no weight stay finite.
+    """
+    for k in range(means.shape[0]):
+        for j in range(facets.shape[0]):
+            value = 0.0
+            for m in range(facets.shape[1]):
+                if facets[j, m] != 0.0:
+                    value += facets[j, m] * means[k, m]
+                    if optimism != 0.0:
+                        value += optimism * abs(facets[j, m]) * radii[k, m]
+            values[k, j] = value
+
+
+@in_place
+def keep_undominated(values: Floats, flags: Bools) -> None:
+    """Clear the flags of arms that another flagged arm dominates; ``values`` (K, F) are images on the facets."""
+    # Whoever is dominated is so by someone undominated, so clearing flags on the way loses no dominator.
+    for k in range(flags.size):
+        if flags[k] and _beaten(values, flags, k):
+            flags[k] = False
+
+
+@in_place
+def _beaten(values: Floats, flags: Bools, k: int) -> bool:
+    for other in range(flags.size):
+        if flags[other] and other != k:
+            larger = False
+            for j in range(values.shape[1]):
+                if values[other, j] < values[k, j]:
+                    larger = False
+                    break
+                larger |= values[other, j] > values[k, j]
+            else:
+                if larger:
+                    return True
+    return False
+
+
+@in_place
+def draw(flags: Bools, u: float) -> tuple[int, float]:
+    """One of the flagged arms, by a uniform number in [0, 1), and the chance it had; -1 if none is flagged."""
+    n = 0
+    for k in range(flags.size):
+        n += flags[k]
+    left = int(u * n)
+    for k in range(flags.size):
+        if flags[k]:
+            if left == 0:
+                return k, 1.0 / n
+            left -= 1
+    return -1, 0.0
