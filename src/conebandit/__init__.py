@@ -15,20 +15,28 @@ from conebandit.cone import Cone
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
+from conebandit.policies.binned_elimination import BinnedElimination
+from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.load import load_policy
+from conebandit.policies.oracle import Oracle
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.self_tuning import SelfTuning
 from conebandit.simulate import Run, simulate, simulate_many
 
 __all__ = [
+    "BinnedElimination",
+    "BinnedParetoUCB",
     "Cone",
     "ConeTree",
     "Decision",
     "Front",
+    "Oracle",
     "ParetoUCB1",
     "RandomArm",
     "Run",
+    "SelfTuning",
     "__version__",
     "additive_gap",
     "check_environment",

@@ -58,6 +58,26 @@ def _beaten(values: Floats, flags: Bools, k: int) -> bool:
 
 
 @in_place
+def report(facets: Floats, means: Floats, radii: Floats, active: Bools, values: Floats, reported: Bools) -> None:
+    """Flag the front of the estimates of active arms; arms with an unknown metric only if nothing is known of any.
+
+    ``values`` (K, F) is room to work in; it receives the images of the means.
+    """
+    known = 0
+    for k in range(active.size):
+        reported[k] = active[k]
+        for m in range(means.shape[1]):
+            reported[k] &= radii[k, m] < np.inf
+        known += reported[k]
+    images(facets, means, radii, 0.0, values)
+    if known > 0:
+        keep_undominated(values, reported)
+    else:
+        for k in range(active.size):
+            reported[k] = active[k]
+
+
+@in_place
 def draw(flags: Bools, u: float) -> tuple[int, float]:
     """One of the flagged arms, by a uniform number in [0, 1), and the chance it had; -1 if none is flagged."""
     n = 0

@@ -1,0 +1,158 @@
+"""A dyadic tree of cells over the unit cube that grows where contexts fall, for policies that refine it as they learn.
+
+A cell of level h has side 2^-h and 2^d children, which are made one at a time, when first visited, so that the number
+of coordinates costs nothing. The children of a cell form a digital search tree (Coffman and Eve 1970): each of them
+holds one child, and those below it are sorted by the next bit of WHICH, so that one is found in at most d steps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import in_place
+from conebandit.kernels.fronts import images
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+OBSERVATIONS, CELLS = 0, 1
+CHILD, LOWER, UPPER, WHICH, OPEN = 0, 1, 2, 3, 4
+WIDTH, SMOOTHNESS = 0, 1
+DEEPEST = 50  # a cell of side 2^-50 is a point
+MOST_COORDINATES = 62  # bits of WHICH
+
+
+class Cells(NamedTuple):
+    """The tree and what is known in each cell.
+
+    ``size`` (2,) observations and cells in use; ``links`` (cells, 5) first CHILD, siblings LOWER and UPPER by the next
+    bit, WHICH child of its parent it is (a bit for each coordinate), and whether it is OPEN to have children;
+    ``active`` (cells, K) arms not eliminated in it; ``pulls`` (cells, K), and ``counts`` and ``totals`` (cells, K, M)
+    of the rewards that were known; the cone; ``constants`` (2,) WIDTH and SMOOTHNESS.
+    """
+
+    size: Ints
+    links: Ints
+    active: Bools
+    pulls: Ints
+    counts: Ints
+    totals: Floats
+    facets: Floats
+    constants: Floats
+
+
+@in_place
+def which_child(h: int, x: Floats) -> int:
+    """Which child of its cell of level ``h`` a point is in. Cells are closed below, those at the edge also above."""
+    which = 0
+    scale = float(1 << (h + 1))
+    for m in range(x.size):
+        if int(min(np.floor(x[m] * scale), scale - 1.0)) & 1:
+            which |= 1 << m
+    return which
+
+
+@in_place
+def child_of(cells: Cells, cell: int, h: int, x: Floats) -> int:
+    """The child of a cell of level ``h`` that contains a point, -1 if there is none yet."""
+    which = which_child(h, x)
+    node, rest = cells.links[cell, CHILD], which
+    while node >= 0 and cells.links[node, WHICH] != which:
+        node = cells.links[node, LOWER + (rest & 1)]
+        rest >>= 1
+    return node
+
+
+@in_place
+def add_child(cells: Cells, cell: int, h: int, x: Floats) -> int:
+    """Make the child of a cell that contains a point: it inherits the active arms and knows nothing."""
+    new, which = cells.size[CELLS], which_child(h, x)
+    above, branch, rest = cell, CHILD, which
+    while cells.links[above, branch] >= 0:
+        above, branch = cells.links[above, branch], LOWER + (rest & 1)
+        rest >>= 1
+    cells.links[above, branch] = new
+    for link in (CHILD, LOWER, UPPER):
+        cells.links[new, link] = -1
+    cells.links[new, WHICH] = which
+    for k in range(cells.active.shape[1]):
+        cells.active[new, k] = cells.active[cell, k]
+    cells.size[CELLS] += 1
+    return new
+
+
+@in_place
+def log_term(cells: Cells) -> float:
+    """Logarithm in the radii: over arms, objectives and rounds."""
+    return np.log((cells.size[OBSERVATIONS] + 1.0) * cells.totals.shape[1] * cells.totals.shape[2])
+
+
+@in_place
+def add(cells: Cells, cell: int, arm: int, reward: Floats) -> None:
+    """Add one observation to a cell."""
+    cells.pulls[cell, arm] += 1
+    for m in range(reward.size):
+        if not np.isnan(reward[m]):
+            cells.counts[cell, arm, m] += 1
+            cells.totals[cell, arm, m] += reward[m]
+
+
+@in_place
+def sharpen(cells: Cells, cell: int, bias: float, means: Floats, radii: Floats) -> None:
+    """Replace each estimate for which this cell has a smaller radius, ``bias`` and noise together.
+
+    A cell just made knows little; what is known at a context is best taken from whichever cell around it is surest.
+    """
+    noise = cells.constants[WIDTH] * np.sqrt(log_term(cells))
+    for k in range(means.shape[0]):
+        for m in range(means.shape[1]):
+            n = cells.counts[cell, k, m]
+            if n > 0 and bias + noise / np.sqrt(n) <= radii[k, m]:
+                means[k, m] = cells.totals[cell, k, m] / n
+                radii[k, m] = bias + noise / np.sqrt(n)
+
+
+@in_place
+def estimate(state: Cells, x: Floats, means: Floats, radii: Floats) -> None:
+    """Estimates of all arms, each from the cell around ``x`` with the smallest radius."""
+    forget(means, radii)
+    cell, bias = 0, state.constants[SMOOTHNESS]
+    for h in range(DEEPEST + 1):
+        sharpen(state, cell, bias, means, radii)
+        cell, bias = child_of(state, cell, h, x), 0.5 * bias
+        if cell < 0:
+            return
+
+
+@in_place
+def forget(means: Floats, radii: Floats) -> None:
+    """Estimates of which nothing is known."""
+    means[:] = np.nan
+    radii[:] = np.inf
+
+
+@in_place
+def eliminate(facets: Floats, means: Floats, radii: Floats, lower: Floats, upper: Floats, flags: Bools) -> None:
+    """Clear the flags of arms that a flagged arm beats on every facet with both estimates at their worst.
+
+    Sound for any cone. ``lower`` and ``upper`` (K, F) are room to work in. An arm that beats another one is not
+    forgotten when it is beaten itself: whoever beats it beats the other one too.
+    """
+    images(facets, means, radii, -1.0, lower)
+    images(facets, means, radii, 1.0, upper)
+    for k in range(flags.size):
+        for other in range(flags.size):
+            if flags[k] and flags[other] and _surely_above(lower, other, upper, k):
+                flags[k] = False
+
+
+@in_place
+def _surely_above(lower: Floats, better: int, upper: Floats, worse: int) -> bool:
+    for j in range(lower.shape[1]):
+        if not lower[better, j] > upper[worse, j]:  # also if one of them is not known
+            return False
+    return True

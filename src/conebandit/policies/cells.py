@@ -1,0 +1,31 @@
+"""The state of policies that refine a dyadic tree of cells."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conebandit.cone import Cone
+from conebandit.kernels.cells import CELLS, MOST_COORDINATES, Cells
+
+GROWS = dict.fromkeys(("links", "active", "pulls", "counts", "totals"), (CELLS, 1))
+
+
+def fresh_cells(n_arms: int, cone: Cone, context_dim: int, *, width: float, smoothness: float) -> Cells:
+    """A tree that is one cell, the whole cube, in which nothing is known and all arms are active."""
+    if context_dim > MOST_COORDINATES:
+        raise ValueError(
+            f"context_dim must be at most {MOST_COORDINATES}; got {context_dim}. Choose the coordinates that matter."
+        )
+    links = np.full((1, 5), -1)
+    links[0, 3:] = 0
+    shape = (1, n_arms, cone.dim)
+    return Cells(
+        size=np.array([0, 1]),
+        links=links,
+        active=np.ones((1, n_arms), dtype=np.bool_),
+        pulls=np.zeros((1, n_arms), dtype=np.int64),
+        counts=np.zeros(shape, dtype=np.int64),
+        totals=np.zeros(shape),
+        facets=cone.facets.copy(),
+        constants=np.array([width, smoothness]),
+    )

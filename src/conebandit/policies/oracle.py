@@ -1,0 +1,113 @@
+"""The policy that knows the truth, as a yardstick."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone, as_cone
+from conebandit.kernels.oracle import draw_many
+from conebandit.pareto import pareto_mask
+from conebandit.policies.base import (
+    Box,
+    Decision,
+    Front,
+    Key,
+    as_arm,
+    as_key,
+    as_reward,
+    as_seed,
+    refuse_infinite,
+)
+
+
+class Truth(Protocol):
+    """What an oracle asks of an environment."""
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms, K."""
+        ...
+
+    @property
+    def context_dim(self) -> int:
+        """Number of context coordinates, d."""
+        ...
+
+    @property
+    def cone(self) -> Cone:
+        """The preference cone."""
+        ...
+
+    def means(self, contexts: FloatArray) -> FloatArray:
+        """Mean reward vectors of all arms, (n, d) -> (n, K, M)."""
+        ...
+
+
+class Oracle:
+    """Knows the means: plays uniformly from the true front, and reports it. Every regret of it is zero.
+
+    It is what any policy can at most become, and shows that an environment and its regrets are what they should be.
+
+    Parameters
+    ----------
+    environment
+        Where the means come from; its ``bounds``, if it has them, are those of the contexts.
+    seed
+        Seed of the policy's own randomness.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.smooth(n_arms=4, dim=1)
+    >>> run = cb.simulate(cb.Oracle(env), env, horizon=500)
+    >>> run.total("play"), run.total("coverage"), run.average("recall")
+    (0.0, 0.0, 1.0)
+    """
+
+    def __init__(self, environment: Truth, *, seed: int = 0) -> None:
+        self.environment = environment
+        self.n_arms, self.context_dim = environment.n_arms, environment.context_dim
+        self.cone = as_cone(environment.cone)
+        self.n_objectives = self.cone.dim
+        self.box = Box(self.context_dim, getattr(environment, "bounds", None))
+        self._seed = as_seed(seed)
+
+    def decide(self, context: ArrayLike, key: Key) -> Decision:
+        """Any arm of the true front, by the key."""
+        mask = pareto_mask(self._means(context), self.cone)
+        arms, chances = draw_many(self._seed, np.array([as_key(key)]), mask[np.newaxis])
+        return Decision(int(arms[0]), float(chances[0]), mask)
+
+    def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
+        """Check the arguments; there is nothing to learn."""
+        self.box.point(context)
+        as_arm(arm, self.n_arms)
+        refuse_infinite(as_reward(reward, self.n_objectives))
+
+    def front(self, context: ArrayLike) -> Front:
+        """The true front and its means, without error."""
+        means = self._means(context)
+        arms = np.flatnonzero(pareto_mask(means, self.cone))
+        return Front(tuple(int(k) for k in arms), means[arms], np.zeros((len(arms), self.n_objectives)))
+
+    def run_chunk(
+        self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Many rounds at once, for the simulator; see :meth:`ConeTree.run_chunk`."""
+        self.box.points(contexts)  # refuses those out of bounds
+        fronts = pareto_mask(self.environment.means(contexts), self.cone)
+        arms, chances = draw_many(self._seed, keys, fronts)
+        return arms, chances, fronts, fronts.copy()
+
+    def copy(self) -> Self:
+        """Itself: it does not change."""
+        return self
+
+    def _means(self, context: ArrayLike) -> FloatArray:
+        """True means (K, M) in a context, which is in the units of the environment."""
+        self.box.point(context)
+        return self.environment.means(np.array(context, dtype=np.float64, ndmin=2))[0]
