@@ -64,7 +64,7 @@ def child_of(cells: Cells, cell: int, h: int, x: Floats) -> int:
     while node >= 0 and cells.links[node, WHICH] != which:
         node = cells.links[node, LOWER + (rest & 1)]
         rest >>= 1
-    return node
+    return int(node)
 
 
 @in_place
@@ -82,13 +82,13 @@ def add_child(cells: Cells, cell: int, h: int, x: Floats) -> int:
     for k in range(cells.active.shape[1]):
         cells.active[new, k] = cells.active[cell, k]
     cells.size[CELLS] += 1
-    return new
+    return int(new)
 
 
 @in_place
 def log_term(cells: Cells) -> float:
     """Logarithm in the radii: over arms, objectives and rounds."""
-    return np.log((cells.size[OBSERVATIONS] + 1.0) * cells.totals.shape[1] * cells.totals.shape[2])
+    return float(np.log((cells.size[OBSERVATIONS] + 1.0) * cells.totals.shape[1] * cells.totals.shape[2]))
 
 
 @in_place

@@ -28,7 +28,7 @@ class BinnedElimination(CompiledPolicy):
     width
         Factor on the radius; in proportion to the noise.
     smoothness
-        How much means may differ within the cube (Lipschitz constant in the sup norm, contexts scaled to the unit cube).
+        How much means may differ across the unit cube that contexts are scaled to (a Lipschitz constant, sup norm).
 
     Notes
     -----

@@ -16,9 +16,10 @@ MOST_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
 VISITS = 1000  # the default grid is one that this many observations of an arm would ask for
 
 
-def default_bins(context_dim: int) -> int:
-    """Parts of a coordinate that balance bias and noise of a Lipschitz mean: VISITS ** (1 / (2 + d)), at least 2."""
-    return max(2, round(VISITS ** (1.0 / (2 + context_dim))))
+def default_bins(context_dim: int, visits: int = VISITS) -> int:
+    """Parts of a coordinate that balance bias and noise of a Lipschitz mean: visits ** (1 / (2 + d)), rounded."""
+    parts: float = visits ** (1.0 / (2 + context_dim))
+    return round(parts)
 
 
 class BinnedParetoUCB(CompiledPolicy):

@@ -110,4 +110,5 @@ class Oracle:
     def _means(self, context: ArrayLike) -> FloatArray:
         """True means (K, M) in a context, which is in the units of the environment."""
         self.box.point(context)
-        return self.environment.means(np.array(context, dtype=np.float64, ndmin=2))[0]
+        means: FloatArray = self.environment.means(np.array(context, dtype=np.float64, ndmin=2))[0]
+        return means

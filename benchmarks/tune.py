@@ -1,0 +1,121 @@
+"""Choose the constants of policies on the development suite.
+
+    python benchmarks/tune.py                            all policies
+    python benchmarks/tune.py SelfTuning ParetoUCB1      some of them; results of the others are kept
+
+The development suite is the suite of environments with seeds from 1000 on, which no reported result uses. A setting is
+scored on each task by play regret plus a tenth of coverage regret, both averaged over the rounds after the last change
+point and over seeds; the geometric mean over tasks counts, so that no task outweighs the others by its scale. Results
+are in ``benchmarks/results/tuning.*``; the best setting of a policy is the default of its constructor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import conebandit as cb
+from conebandit.environments.base import World
+from conebandit.experiments.suite import SUITE
+from conebandit.policies.binned_pareto_ucb import default_bins
+from report import Report
+
+HORIZON = 22_000  # beyond the last change point of every task
+SEEDS = (1000, 1001)
+COVERAGE_WEIGHT = 0.1
+RESULTS = Path(__file__).parent / "results" / "tuning"
+
+
+@dataclass(frozen=True)
+class ForVisits:
+    """A number of bins that depends on the dimension of the contexts."""
+
+    visits: int
+
+    def __call__(self, environment: World) -> int:
+        """Parts of a coordinate."""
+        return default_bins(environment.context_dim, self.visits)
+
+    def __str__(self) -> str:
+        return f"for {self.visits} visits"
+
+
+# Values to try for each argument of a constructor: what is not a number is called with the environment to give one.
+GRIDS: dict[str, dict[str, list[Any]]] = {
+    "ParetoUCB1": {"width": [0.03, 0.1, 0.2, 0.3, 0.5]},
+    "BinnedParetoUCB": {"width": [0.05, 0.1, 0.2], "bins": [ForVisits(n) for n in (100, 300, 1000)]},
+    "BinnedElimination": {"width": [0.05, 0.1, 0.2], "smoothness": [0.1, 0.3, 1.0]},
+    "SelfTuning": {"width": [0.02, 0.05, 0.1], "smoothness": [0.1, 0.3, 1.0]},
+}
+
+
+def settings_of(grid: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def run(kind: str, setting: dict[str, Any], environment: World, seed: int) -> tuple[float, float]:
+    """Mean play and coverage regret of one run after the last change point."""
+    options = {name: value(environment) if callable(value) else value for name, value in setting.items()}
+    size = (environment.n_arms, environment.cone, environment.context_dim)
+    policy = getattr(cb, kind)(*size, bounds=environment.bounds, seed=seed, **options)
+    result = cb.simulate(policy, environment, HORIZON, seed=seed)
+    after = environment.change_points[-1]
+    return result.average("play", after=after), result.average("coverage", after=after)
+
+
+def measure(kind: str, setting: dict[str, Any]) -> dict[str, Any]:
+    """One row: a setting and how it does on the development suite."""
+    start = time.perf_counter()
+    regrets = np.array([[run(kind, setting, task.make(seed), seed) for seed in SEEDS] for task in SUITE]).mean(axis=1)
+    play, coverage = regrets.T
+    return {
+        "policy": kind,
+        "setting": ", ".join(f"{name} = {value}" for name, value in setting.items()),
+        "score": float(np.exp(np.log(play + COVERAGE_WEIGHT * coverage).mean())),
+        "play": float(play.mean()),
+        "coverage": float(coverage.mean()),
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def earlier_rows(without: list[str]) -> list[dict[str, Any]]:
+    """Results on file of other policies than those named."""
+    path = RESULTS.with_suffix(".json")
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in rows if row["policy"] not in without]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Choose the constants of policies on the development suite.")
+    parser.add_argument("policies", nargs="*", metavar="policy", help=f"which ones, of {', '.join(GRIDS)}; all if none")
+    kinds = parser.parse_args().policies or list(GRIDS)
+    if unknown := set(kinds) - set(GRIDS):
+        parser.error(f"no grid for {', '.join(sorted(unknown))}; there are {', '.join(GRIDS)}")
+    report = Report(
+        title="Constants of policies: scores on the development suite (smaller is better; play and coverage: means)",
+        command="python benchmarks/tune.py",
+        versions={"conebandit": cb.__version__, "numpy": np.__version__},
+        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+    )
+    report.rows = earlier_rows(kinds)
+    for kind in kinds:
+        rows = [measure(kind, setting) for setting in settings_of(GRIDS[kind])]
+        best = min(row["score"] for row in rows)
+        for row in rows:
+            report.add(**row, best="best" if row["score"] == best else "")
+    report.show()
+    report.write(RESULTS)
+
+
+if __name__ == "__main__":
+    main()
