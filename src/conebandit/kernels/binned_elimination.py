@@ -11,7 +11,6 @@ from conebandit.kernels.cells import (
     OBSERVATIONS,
     OPEN,
     SMOOTHNESS,
-    WIDTH,
     Cells,
     add,
     add_child,
@@ -19,8 +18,8 @@ from conebandit.kernels.cells import (
     eliminate,
     estimate,
     forget,
-    log_term,
     sharpen,
+    unit_noise,
 )
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, report
@@ -36,7 +35,7 @@ def leaf_of(state: Cells, x: Floats) -> tuple[int, int]:
     """The deepest cell around a point that is there, and its level."""
     cell = 0
     for h in range(DEEPEST):
-        child = child_of(state, cell, h, x)
+        child = child_of(state.links, cell, h, x)
         if child < 0:
             return cell, h
         cell = child
@@ -73,18 +72,20 @@ def learn(state: Cells, x: Floats, arm: int, reward: Floats) -> None:
     if state.links[leaf, OPEN] == 1:
         leaf, h = add_child(state, leaf, h, x), h + 1
     state.size[OBSERVATIONS] += 1
-    add(state, leaf, arm, reward)
+    add(state.pulls, state.counts, state.totals, leaf, arm, reward)
     arms, (rows, objectives) = state.pulls.shape[1], state.facets.shape
     means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
     forget(means, radii)
-    sharpen(state, leaf, 0.0, means, radii)  # while the cell is a leaf noise outweighs bias, so it need not be added
+    noise = unit_noise(state)
+    # While the cell is a leaf noise outweighs bias, so there is no need to add it.
+    sharpen(state.counts, state.totals, leaf, 0.0, noise, means, radii)
     eliminate(state.facets, means, radii, np.empty((arms, rows)), np.empty((arms, rows)), state.active[leaf])
     least = state.size[OBSERVATIONS]
     for k in range(arms):
         if state.active[leaf, k]:
             least = min(least, state.pulls[leaf, k])
     bias = state.constants[SMOOTHNESS] * 0.5**h
-    if h < DEEPEST and state.constants[WIDTH] ** 2 * log_term(state) <= least * bias**2:
+    if h < DEEPEST and noise**2 <= least * bias**2:
         state.links[leaf, OPEN] = 1
 
 

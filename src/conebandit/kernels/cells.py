@@ -3,6 +3,8 @@
 A cell of level h has side 2^-h and 2^d children, which are made one at a time, when first visited, so that the number
 of coordinates costs nothing. The children of a cell form a digital search tree (Coffman and Eve 1970): each of them
 holds one child, and those below it are sorted by the next bit of WHICH, so that one is found in at most d steps.
+
+Small steps take the arrays they need rather than all: to hand over a tuple of eight arrays costs more than they do.
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ def which_child(h: int, x: Floats) -> int:
 
 
 @in_place
-def child_of(cells: Cells, cell: int, h: int, x: Floats) -> int:
+def child_of(links: Ints, cell: int, h: int, x: Floats) -> int:
     """The child of a cell of level ``h`` that contains a point, -1 if there is none yet."""
     which = which_child(h, x)
-    node, rest = cells.links[cell, CHILD], which
-    while node >= 0 and cells.links[node, WHICH] != which:
-        node = cells.links[node, LOWER + (rest & 1)]
+    node, rest = links[cell, CHILD], which
+    while node >= 0 and links[node, WHICH] != which:
+        node = links[node, LOWER + (rest & 1)]
         rest >>= 1
     return int(node)
 
@@ -86,44 +88,45 @@ def add_child(cells: Cells, cell: int, h: int, x: Floats) -> int:
 
 
 @in_place
-def log_term(cells: Cells) -> float:
-    """Logarithm in the radii: over arms, objectives and rounds."""
-    return float(np.log((cells.size[OBSERVATIONS] + 1.0) * cells.totals.shape[1] * cells.totals.shape[2]))
+def unit_noise(cells: Cells) -> float:
+    """Radius of a single observation; the logarithm is over arms, objectives and rounds."""
+    rounds = cells.size[OBSERVATIONS] + 1.0
+    return float(cells.constants[WIDTH] * np.sqrt(np.log(rounds * cells.totals.shape[1] * cells.totals.shape[2])))
 
 
 @in_place
-def add(cells: Cells, cell: int, arm: int, reward: Floats) -> None:
+def add(pulls: Ints, counts: Ints, totals: Floats, cell: int, arm: int, reward: Floats) -> None:
     """Add one observation to a cell."""
-    cells.pulls[cell, arm] += 1
+    pulls[cell, arm] += 1
     for m in range(reward.size):
         if not np.isnan(reward[m]):
-            cells.counts[cell, arm, m] += 1
-            cells.totals[cell, arm, m] += reward[m]
+            counts[cell, arm, m] += 1
+            totals[cell, arm, m] += reward[m]
 
 
 @in_place
-def sharpen(cells: Cells, cell: int, bias: float, means: Floats, radii: Floats) -> None:
-    """Replace each estimate for which this cell has a smaller radius, ``bias`` and noise together.
+def sharpen(counts: Ints, totals: Floats, cell: int, bias: float, noise: float, means: Floats, radii: Floats) -> None:
+    """Replace each estimate for which this cell has a smaller radius, ``bias + noise / sqrt(n)``.
 
     A cell just made knows little; what is known at a context is best taken from whichever cell around it is surest.
     """
-    noise = cells.constants[WIDTH] * np.sqrt(log_term(cells))
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
-            n = cells.counts[cell, k, m]
-            if n > 0 and bias + noise / np.sqrt(n) <= radii[k, m]:
-                means[k, m] = cells.totals[cell, k, m] / n
-                radii[k, m] = bias + noise / np.sqrt(n)
+            n = counts[cell, k, m]
+            if n > 0:
+                radius = bias + noise / np.sqrt(n)
+                if radius <= radii[k, m]:
+                    means[k, m], radii[k, m] = totals[cell, k, m] / n, radius
 
 
 @in_place
 def estimate(state: Cells, x: Floats, means: Floats, radii: Floats) -> None:
     """Estimates of all arms, each from the cell around ``x`` with the smallest radius."""
     forget(means, radii)
-    cell, bias = 0, state.constants[SMOOTHNESS]
+    noise, cell, bias = unit_noise(state), 0, state.constants[SMOOTHNESS]
     for h in range(DEEPEST + 1):
-        sharpen(state, cell, bias, means, radii)
-        cell, bias = child_of(state, cell, h, x), 0.5 * bias
+        sharpen(state.counts, state.totals, cell, bias, noise, means, radii)
+        cell, bias = child_of(state.links, cell, h, x), 0.5 * bias
         if cell < 0:
             return
 

@@ -10,7 +10,6 @@ from conebandit.kernels.cells import (
     DEEPEST,
     OBSERVATIONS,
     SMOOTHNESS,
-    WIDTH,
     Cells,
     add,
     add_child,
@@ -18,8 +17,8 @@ from conebandit.kernels.cells import (
     eliminate,
     estimate,
     forget,
-    log_term,
     sharpen,
+    unit_noise,
 )
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, report
@@ -36,38 +35,38 @@ def tuned_cell(state: Cells, x: Floats, active: Bools) -> tuple[int, int]:
 
     Enough is when noise, if all arms are played alike, is down to the bias: width sqrt(K log / n) <= smoothness 2^-h.
     """
-    enough = state.constants[WIDTH] ** 2 * active.size * log_term(state)
+    enough = active.size * unit_noise(state) ** 2
     cell, level = 0, 0
     for k in range(active.size):
         active[k] = state.active[0, k]
     for h in range(1, DEEPEST + 1):
-        child = child_of(state, cell, level, x)
+        child = child_of(state.links, cell, level, x)
         bias = state.constants[SMOOTHNESS] * 0.5**h
-        if child < 0 or enough > _seen(state, child) * bias**2:
+        if child < 0 or enough > _seen(state.pulls, child) * bias**2:
             break
         cell, level = child, h
-        _inherit(state, cell, active)
+        _inherit(state.active, cell, active)
     return cell, level
 
 
 @in_place
-def _seen(state: Cells, cell: int) -> int:
+def _seen(pulls: Ints, cell: int) -> int:
     """Number of contexts that a cell has seen."""
     n = 0
-    for k in range(state.pulls.shape[1]):
-        n += state.pulls[cell, k]
+    for k in range(pulls.shape[1]):
+        n += pulls[cell, k]
     return n
 
 
 @in_place
-def _inherit(state: Cells, cell: int, active: Bools) -> None:
+def _inherit(own: Bools, cell: int, active: Bools) -> None:
     """Leave active what is so in this cell too; but if that were no arm, the verdict of larger cells counts."""
     left = 0
     for k in range(active.size):
-        left += active[k] and state.active[cell, k]
+        left += active[k] and own[cell, k]
     if left > 0:
         for k in range(active.size):
-            active[k] &= state.active[cell, k]
+            active[k] &= own[cell, k]
 
 
 @compiled
@@ -89,13 +88,14 @@ def learn(state: Cells, x: Floats, arm: int, reward: Floats) -> None:
     arms, (rows, objectives) = state.active.shape[1], state.facets.shape
     before = np.empty(arms, dtype=np.bool_)
     cell, level = tuned_cell(state, x, before)
-    if level < DEEPEST and child_of(state, cell, level, x) < 0:
+    if level < DEEPEST and child_of(state.links, cell, level, x) < 0:
         add_child(state, cell, level, x)  # cells count one level ahead of those in use
     state.size[OBSERVATIONS] += 1
     _add_around(state, x, arm, reward)
     means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
     forget(means, radii)
-    sharpen(state, cell, state.constants[SMOOTHNESS] * 0.5**level, means, radii)
+    bias = state.constants[SMOOTHNESS] * 0.5**level
+    sharpen(state.counts, state.totals, cell, bias, unit_noise(state), means, radii)
     after = before.copy()
     eliminate(state.facets, means, radii, np.empty((arms, rows)), np.empty((arms, rows)), after)
     for k in range(arms):
@@ -108,8 +108,8 @@ def _add_around(state: Cells, x: Floats, arm: int, reward: Floats) -> None:
     """Add one observation to every cell around ``x``."""
     cell = 0
     for h in range(DEEPEST + 1):
-        add(state, cell, arm, reward)
-        cell = child_of(state, cell, h, x)
+        add(state.pulls, state.counts, state.totals, cell, arm, reward)
+        cell = child_of(state.links, cell, h, x)
         if cell < 0:
             return
 

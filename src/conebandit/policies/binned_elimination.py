@@ -59,8 +59,8 @@ class BinnedElimination(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.3,
-        smoothness: float = 1.0,
+        width: float = 0.2,
+        smoothness: float = 0.1,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

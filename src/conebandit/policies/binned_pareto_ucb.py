@@ -13,7 +13,7 @@ from conebandit.policies.base import as_count, as_positive
 from conebandit.policies.compiled import CompiledPolicy
 
 MOST_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
-VISITS = 1000  # the default grid is one that this many observations of an arm would ask for
+VISITS = 500  # the default grid is one that this many observations of an arm would ask for
 
 
 def default_bins(context_dim: int, visits: int = VISITS) -> int:
@@ -33,8 +33,8 @@ class BinnedParetoUCB(CompiledPolicy):
     n_arms, cone, context_dim, seed, bounds
         As for :class:`ConeTree`.
     bins
-        Parts of each coordinate, so that there are ``bins ** context_dim`` cells, at most 2^20. By default 10 parts for
-        one coordinate, 6, 4, 3, 3 for two to five, and 2 for more (``1000 ** (1 / (2 + context_dim))``).
+        Parts of each coordinate, so that there are ``bins ** context_dim`` cells, at most 2^20. By default
+        ``500 ** (1 / (2 + context_dim))``, rounded: 8 for one coordinate, 5, 3, 3 for two to four, 2 for up to 13, then 1.
     width
         Factor on the confidence bonus; 1 is the published one, for rewards in [0, 1].
 
@@ -61,7 +61,7 @@ class BinnedParetoUCB(CompiledPolicy):
         context_dim: int,
         *,
         bins: int | None = None,
-        width: float = 0.3,
+        width: float = 0.1,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

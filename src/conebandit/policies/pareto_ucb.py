@@ -25,6 +25,10 @@ class ParetoUCB1(CompiledPolicy):
     width
         Factor on the confidence bonus; 1 is the published one, for rewards in [0, 1].
 
+    Notes
+    -----
+    The default was chosen on the development suite, ``benchmarks/results/tuning.md``.
+
     Examples
     --------
     >>> import conebandit as cb

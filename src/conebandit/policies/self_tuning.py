@@ -59,8 +59,8 @@ class SelfTuning(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.1,
-        smoothness: float = 0.5,
+        width: float = 0.03,
+        smoothness: float = 0.3,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
