@@ -34,7 +34,7 @@ class BinnedParetoUCB(CompiledPolicy):
         As for :class:`ConeTree`.
     bins
         Parts of each coordinate, so that there are ``bins ** context_dim`` cells, at most 2^20. By default
-        ``500 ** (1 / (2 + context_dim))``, rounded: 8 for one coordinate, 5, 3, 3 for two to four, 2 for up to 13, then 1.
+        ``500 ** (1 / (2 + context_dim))``, rounded: 8, 5, 3, 3 for one to four coordinates, 2 for up to 13, then 1.
     width
         Factor on the confidence bonus; 1 is the published one, for rewards in [0, 1].
 
