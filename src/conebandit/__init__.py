@@ -16,9 +16,13 @@ from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log
 from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
+from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.scalarised_ucb import ScalarisedUCB
+from conebandit.policies.zooming import ParetoZooming
 from conebandit.simulate import Run, simulate, simulate_many
 
 __all__ = [
@@ -26,9 +30,13 @@ __all__ = [
     "ConeTree",
     "Decision",
     "Front",
+    "LinearParetoUCB",
+    "NeighbourParetoUCB",
     "ParetoUCB1",
+    "ParetoZooming",
     "RandomArm",
     "Run",
+    "ScalarisedUCB",
     "__version__",
     "additive_gap",
     "check_environment",
