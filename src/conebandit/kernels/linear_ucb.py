@@ -43,9 +43,9 @@ def _feature(x: Floats, i: int) -> float:
 @in_place
 def _through(matrix: Floats, i: int, x: Floats) -> float:
     """Row ``i`` of a matrix times the features of ``x``."""
-    total = matrix[i, 0]
-    for j in range(x.size):
-        total += matrix[i, j + 1] * x[j]
+    total = 0.0
+    for j in range(matrix.shape[1]):
+        total += matrix[i, j] * _feature(x, j)
     return total
 
 

@@ -18,7 +18,7 @@ Bools = NDArray[np.bool_]
 @in_place
 def spread(width: float, rounds: int) -> float:
     """How far a single reward may be off after so many rounds, for the mean of n rewards to be divided by root n."""
-    return width * np.sqrt(np.log(2.0 + rounds))
+    return float(width * np.sqrt(np.log(2.0 + rounds)))
 
 
 @in_place

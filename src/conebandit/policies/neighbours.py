@@ -12,7 +12,7 @@ from conebandit.kernels import neighbours as kernels
 from conebandit.policies.base import as_positive
 from conebandit.policies.compiled import CompiledPolicy
 
-MOST_ANCHORS = 1024
+MOST_ANCHORS = 512
 
 
 class NeighbourParetoUCB(CompiledPolicy):
@@ -24,8 +24,8 @@ class NeighbourParetoUCB(CompiledPolicy):
     the front of the upper bounds; reports the front of the estimates.
 
     It departs from the publication in two points, so that a round costs the same however many samples there are.
-    Distances are not taken from the context itself but from the nearest point of a lattice of at most 1024 (32 x 32 in
-    two dimensions, 4 along each coordinate in five, but only the centre of the cube beyond ten). And they are rounded
+    Distances are not taken from the context itself but from the nearest point of a lattice of at most 512 (22 x 22 in
+    two dimensions, 3 along each coordinate in five, but only the centre of the cube beyond nine). And they are rounded
     up to radii of which there are two for each halving, from 1 down to 1/128.
 
     Parameters

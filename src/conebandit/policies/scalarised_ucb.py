@@ -87,5 +87,5 @@ def _even_weights(n: int, dim: int) -> FloatArray:
         golden = (1.0 + golden) ** (1.0 / (dim + 1))
     steps = golden ** -np.arange(1.0, dim + 1)
     cube = (0.5 + np.outer(np.arange(1, n + 1), steps)) % 1.0
-    weights: FloatArray = -np.log1p(-cube)
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights = -np.log1p(-cube)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
