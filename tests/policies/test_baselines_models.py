@@ -204,7 +204,7 @@ TWINS = {
 def test_every_decision_and_report_equals_the_plain_twin(name, shape):
     policy = made(name, *shape, seed=11)
     twin = TWINS[name](policy)
-    for x, outcomes, key in zip(*(array.tolist() for array in rounds(*shape, n=150)), strict=True):
+    for x, outcomes, key in zip(*(array.tolist() for array in rounds(*shape, n=120)), strict=True):
         decision = policy.decide(x, key)
         arm, chance, reported = twin.decide(x, key)
         assert (decision.arm, decision.active) == (arm, tuple(range(policy.n_arms)))
@@ -220,9 +220,21 @@ def test_every_decision_and_report_equals_the_plain_twin(name, shape):
 
 def test_the_runs_against_the_twin_of_zooming_reach_small_cells():
     policy = made("ParetoZooming", 3, "orthant", 1)
-    policy.run_chunk(*rounds(3, "orthant", 1, n=150))
+    policy.run_chunk(*rounds(3, "orthant", 1, n=120))
     nodes = int(policy.state()["size"][1])
     assert nodes >= policy.n_arms + 4  # in one dimension every node is a cell
+
+
+def test_recursive_regression_stays_exact_over_many_observations(rng):
+    policy = cb.LinearParetoUCB(1, cb.Cone.orthant(1), 5, width=1.0, ridge=0.01)
+    x, rewards = rng.random((20_000, 5)) * [1, 1, 1, 1e-3, 1], rng.random((20_000, 1, 1))
+    policy.run_chunk(x, rewards, np.arange(20_000, dtype=np.uint64))
+    z = np.column_stack([np.ones(len(x)), x])
+    gram = 0.01 * np.eye(6) + z.T @ z
+    here = np.full(5, 0.7)
+    front, z0 = policy.front(here), np.append(1.0, here)
+    np.testing.assert_allclose(front.means[0], z0 @ np.linalg.solve(gram, z.T @ rewards[:, 0]), rtol=1e-6)
+    np.testing.assert_allclose(front.radii[0, 0], np.sqrt(z0 @ np.linalg.solve(gram, z0)), rtol=1e-6)
 
 
 # ---- what every policy promises --------------------------------------------------------------------------------------

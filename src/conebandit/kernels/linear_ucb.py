@@ -1,8 +1,7 @@
 """Ridge regression for each arm and metric on arrays, with upper confidence bounds.
 
     inverses (K, M, D, D)   of the Gram matrix A = ridge * I + sum z z', with features z = (1, x) and D = d + 1
-    sums     (K, M, D)      sum of reward * z
-    weights  (K, M, D)      A^-1 times these sums
+    weights  (K, M, D)      A^-1 times the sum of reward * z
 
 Each metric has its own Gram matrix, since it may be unknown where others are not.
 """
@@ -29,7 +28,6 @@ class State(NamedTuple):
     size: Ints
     counts: Ints
     inverses: Floats
-    sums: Floats
     weights: Floats
     facets: Floats
     width: Floats
@@ -84,24 +82,21 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     for m in range(reward.size):
         if not np.isnan(reward[m]):
             state.counts[arm, m] += 1
-            _regress(state.inverses[arm, m], state.sums[arm, m], state.weights[arm, m], x, reward[m], gain)
+            _regress(state.inverses[arm, m], state.weights[arm, m], x, reward[m], gain)
 
 
 @in_place
-def _regress(inverse: Floats, sums: Floats, weights: Floats, x: Floats, reward: float, gain: Floats) -> None:
-    """Sherman-Morrison: A^-1 loses (A^-1 z)(A^-1 z)' / (1 + z' A^-1 z); written so that it stays symmetric."""
-    spread = 1.0
+def _regress(inverse: Floats, weights: Floats, x: Floats, reward: float, gain: Floats) -> None:
+    """Sherman-Morrison: A^-1 loses (A^-1 z)(A^-1 z)' / (1 + z' A^-1 z), written so that it stays symmetric."""
+    scale, surprise = 1.0, reward
     for i in range(gain.size):
         gain[i] = _through(inverse, i, x)
-        spread += _feature(x, i) * gain[i]
-        sums[i] += reward * _feature(x, i)
+        scale += _feature(x, i) * gain[i]
+        surprise -= _feature(x, i) * weights[i]
     for i in range(gain.size):
+        weights[i] += gain[i] * surprise / scale
         for j in range(gain.size):
-            inverse[i, j] -= gain[i] * gain[j] / spread
-    for i in range(gain.size):
-        weights[i] = 0.0
-        for j in range(gain.size):
-            weights[i] += inverse[i, j] * sums[j]
+            inverse[i, j] -= gain[i] * gain[j] / scale
 
 
 @compiled

@@ -32,7 +32,7 @@ class LinearParetoUCB(CompiledPolicy):
     Examples
     --------
     >>> import conebandit as cb
-    >>> policy = cb.LinearParetoUCB(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1, ridge=0.001)
+    >>> policy = cb.LinearParetoUCB(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
     >>> for x in (0.0, 0.4, 0.6):
     ...     policy.observe([x], 0, [1 - x])
     ...     policy.observe([x], 1, [x])
@@ -48,8 +48,8 @@ class LinearParetoUCB(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.3,
-        ridge: float = 0.1,
+        width: float = 0.4,
+        ridge: float = 0.01,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
@@ -62,7 +62,6 @@ class LinearParetoUCB(CompiledPolicy):
             size=np.zeros(1, dtype=np.int64),
             counts=np.zeros(pairs, dtype=np.int64),
             inverses=np.tile(np.eye(features) / self.settings["ridge"], (*pairs, 1, 1)),
-            sums=np.zeros((*pairs, features)),
             weights=np.zeros((*pairs, features)),
             facets=self.cone.facets.copy(),
             width=np.array([self.settings["width"]]),

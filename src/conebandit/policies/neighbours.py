@@ -57,8 +57,8 @@ class NeighbourParetoUCB(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.3,
-        smoothness: float = 0.5,
+        width: float = 0.1,
+        smoothness: float = 0.2,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

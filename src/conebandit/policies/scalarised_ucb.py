@@ -41,8 +41,8 @@ class ScalarisedUCB(CompiledPolicy):
     >>> for _ in range(100):
     ...     policy.observe([0.5], 0, [0.9, 0.2])
     ...     policy.observe([0.5], 1, [0.1, 0.8])
-    >>> policy.decide([0.5], key=1).propensity      # half of the weights favour the first metric
-    0.5
+    >>> policy.decide([0.5], key=1).propensity      # 17 of the 32 weightings
+    0.53125
     """
 
     kernels: ClassVar[Any] = kernels
@@ -53,8 +53,8 @@ class ScalarisedUCB(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.3,
-        bins: int = 64,
+        width: float = 0.1,
+        bins: int = 16,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

@@ -63,8 +63,8 @@ class ParetoZooming(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.3,
-        smoothness: float = 0.5,
+        width: float = 0.2,
+        smoothness: float = 0.2,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
