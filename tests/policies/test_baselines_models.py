@@ -240,7 +240,7 @@ def test_recursive_regression_stays_exact_over_many_observations(rng):
 # ---- what every policy promises --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, (1, "orthant", 2)], ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, (1, "orthant", 2), (2, "narrow", 40)], ids=str)
 @pytest.mark.parametrize("name", POLICIES)
 def test_contract(name, shape):
     cb.check_policy(made(name, *shape))

@@ -69,14 +69,15 @@ class NeighbourParetoUCB(CompiledPolicy):
         side = 1
         while (side + 1) ** self.context_dim <= MOST_ANCHORS:
             side += 1
-        anchors = np.indices((side,) * self.context_dim).reshape(self.context_dim, -1).T
+        digits = side ** np.arange(self.context_dim)[::-1]
+        anchors = np.arange(side**self.context_dim)[:, None] // digits % side  # (A, d)
         # From 1 / FINEST to 1 by factors of the root of two, rounded to multiples of 1 / FINEST.
         halvings = np.arange(2.0 * np.log2(kernels.FINEST), -1.0, -1.0) / 2.0
         reach = np.unique(np.round(kernels.FINEST * 0.5**halvings)).astype(np.int64)
         return kernels.State(
             size=np.zeros(1, dtype=np.int64),
             side=np.array([side]),
-            anchors=np.ascontiguousarray(anchors, dtype=np.int64),
+            anchors=anchors,
             reach=reach / kernels.FINEST,
             ring=np.searchsorted(reach, np.arange(kernels.FINEST + 1)),
             rings=np.zeros((self.n_arms, len(reach), len(anchors), 2 * self.n_objectives)),
