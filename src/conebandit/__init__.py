@@ -18,11 +18,15 @@ from conebandit.policies.base import Decision, Front
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
+from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.oracle import Oracle
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
+from conebandit.policies.zooming import ParetoZooming
 from conebandit.simulate import Run, simulate, simulate_many
 
 __all__ = [
@@ -32,10 +36,14 @@ __all__ = [
     "ConeTree",
     "Decision",
     "Front",
+    "LinearParetoUCB",
+    "NeighbourParetoUCB",
     "Oracle",
     "ParetoUCB1",
+    "ParetoZooming",
     "RandomArm",
     "Run",
+    "ScalarisedUCB",
     "SelfTuning",
     "__version__",
     "additive_gap",

@@ -1,0 +1,66 @@
+"""Steps that optimistic policies share: the width of bounds, the reported front, a draw from the optimistic front.
+
+What a policy does not know is a nan mean with an infinite radius.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.fronts import draw, images, keep_undominated
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@in_place
+def spread(width: float, rounds: int) -> float:
+    """How far a single reward may be off after so many rounds, for the mean of n rewards to be divided by root n."""
+    return float(width * np.sqrt(np.log(2.0 + rounds)))
+
+
+@in_place
+def report(facets: Floats, means: Floats, radii: Floats, values: Floats, active: Bools, reported: Bools) -> int:
+    """Flag all arms as active and the front of the means as reported; how many arms are known in every metric.
+
+    Arms with an unknown metric are reported only if there are no others. ``values`` (K, F) is room to work in.
+    """
+    known = 0
+    for k in range(reported.size):
+        active[k] = True
+        reported[k] = True
+        for m in range(radii.shape[1]):
+            reported[k] &= np.isfinite(radii[k, m])
+        known += reported[k]
+    if known == 0:
+        for k in range(reported.size):
+            reported[k] = True
+    else:
+        images(facets, means, radii, 0.0, values)
+        keep_undominated(values, reported)
+    return known
+
+
+@in_place
+def flag_hopefuls(values: Floats, radii: Floats, known: int, flags: Bools) -> None:
+    """Flag the arms with an unknown metric or, without any, those on the front of the optimistic ``values`` (K, F)."""
+    for k in range(flags.size):
+        flags[k] = known == flags.size
+        for m in range(radii.shape[1]):
+            flags[k] |= not np.isfinite(radii[k, m])
+    if known == flags.size:
+        keep_undominated(values, flags)
+
+
+@compiled
+def play_front(
+    facets: Floats, means: Floats, radii: Floats, u: float, active: Bools, reported: Bools
+) -> tuple[int, float]:
+    """An arm on the front of the upper bounds, by a uniform number, and its chance; arms not known come first."""
+    values, flags = np.empty((means.shape[0], facets.shape[0])), np.empty(means.shape[0], dtype=np.bool_)
+    known = report(facets, means, radii, values, active, reported)
+    images(facets, means, radii, 1.0, values)
+    flag_hopefuls(values, radii, known, flags)
+    return draw(flags, u)

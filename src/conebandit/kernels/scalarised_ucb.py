@@ -1,0 +1,137 @@
+"""Upper confidence bounds in static bins, one number made of them by a random weighting of the facets, on arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.fronts import draw, images
+from conebandit.kernels.optimism import flag_hopefuls, report, spread
+from conebandit.kernels.rng import uniform
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+AUGMENTED = 0.05  # weight of the sum of all shortfalls beside the largest weighted one; above zero, it breaks ties
+
+
+class State(NamedTuple):
+    """Observations; ``counts`` and ``totals`` (bins, K, M); ``weights`` (n, F) to draw from; the rest is constant.
+
+    ``side`` is the number of bins along a coordinate.
+    """
+
+    size: Ints
+    counts: Ints
+    totals: Floats
+    weights: Floats
+    side: Ints
+    facets: Floats
+    width: Floats
+
+
+@in_place
+def bin_of(side: int, x: Floats) -> int:
+    """Number of the bin that contains ``x``; closed below, open above, except at the upper edge of the cube."""
+    place = 0
+    for m in range(x.size):
+        place = place * side + min(int(x[m] * side), side - 1)
+    return place
+
+
+@in_place
+def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
+    """Means and bonuses of all arms in the bin of ``x``."""
+    place, width = bin_of(state.side[0], x), spread(state.width[0], state.size[0])
+    for k in range(means.shape[0]):
+        for m in range(means.shape[1]):
+            n = state.counts[place, k, m]
+            means[k, m] = state.totals[place, k, m] / n if n > 0 else np.nan
+            radii[k, m] = width / np.sqrt(n)
+
+
+@in_place
+def shortfalls(values: Floats) -> None:
+    """Turn images (K, F) into how far each arm is below the best one on each facet, as a share of the range."""
+    for j in range(values.shape[1]):
+        low, high = values[0, j], values[0, j]
+        for k in range(values.shape[0]):
+            low, high = min(low, values[k, j]), max(high, values[k, j])
+        for k in range(values.shape[0]):
+            values[k, j] = (high - values[k, j]) / (high - low) if high > low else 0.0
+
+
+@in_place
+def closest(values: Floats, weight: Floats) -> int:
+    """The first arm of the smallest augmented Chebyshev distance to the best values."""
+    chosen, least = 0, np.inf
+    for k in range(values.shape[0]):
+        worst, total = 0.0, 0.0
+        for j in range(weight.size):
+            worst = max(worst, weight[j] * values[k, j])
+            total += values[k, j]
+        if worst + AUGMENTED * total < least:
+            chosen, least = k, worst + AUGMENTED * total
+    return chosen
+
+
+@compiled
+def choose(
+    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
+) -> tuple[int, float]:
+    """The best arm under the weights that the key draws, and the share of weights under which it is the best.
+
+    While a metric of some arms is unknown, any of them.
+    """
+    arms, objectives = state.counts.shape[1:]
+    means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
+    values, flags = np.empty((arms, state.facets.shape[0])), np.empty(arms, dtype=np.bool_)
+    estimate(state, x, means, radii)
+    known = report(state.facets, means, radii, values, active, reported)
+    u = uniform(seed, key)
+    if known < arms:
+        flag_hopefuls(values, radii, known, flags)
+        return draw(flags, u)
+    images(state.facets, means, radii, 1.0, values)
+    shortfalls(values)
+    n = state.weights.shape[0]
+    arm = closest(values, state.weights[int(u * n)])
+    agreeing = 0
+    for i in range(n):
+        agreeing += closest(values, state.weights[i]) == arm
+    return arm, agreeing / n
+
+
+@in_place
+def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
+    """Add one observation to its bin."""
+    state.size[0] += 1
+    place = bin_of(state.side[0], x)
+    for m in range(reward.size):
+        if not np.isnan(reward[m]):
+            state.counts[place, arm, m] += 1
+            state.totals[place, arm, m] += reward[m]
+
+
+@compiled
+def run(
+    state: State,
+    seed: np.uint64,
+    contexts: Floats,
+    outcomes: Floats,
+    keys: NDArray[np.uint64],
+    start: int,
+    arms: Ints,
+    chances: Floats,
+    active: Bools,
+    reported: Bools,
+) -> int:
+    """Decide and observe, round by round."""
+    for i in range(start, contexts.shape[0]):
+        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
+        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
+    return int(contexts.shape[0])

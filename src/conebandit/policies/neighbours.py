@@ -1,0 +1,86 @@
+"""Nearest-neighbour Pareto-UCB: the past samples closest to a context speak for it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit.cone import Cone
+from conebandit.kernels import neighbours as kernels
+from conebandit.policies.base import as_positive
+from conebandit.policies.compiled import CompiledPolicy
+
+MOST_ANCHORS = 512
+
+
+class NeighbourParetoUCB(CompiledPolicy):
+    """The k-nearest-neighbour UCB of Reeve, Mellor and Brown (2018), made a vector policy for any cone.
+
+    A mean is estimated from the nearest past samples of the arm in which the metric is known. Their number is chosen
+    anew for each context, arm and metric: the one with the least uncertainty, which is ``width`` times the confidence
+    bonus and ``smoothness`` times the distance within which they lie (sup norm, unit cube). Plays, uniformly, an arm on
+    the front of the upper bounds; reports the front of the estimates.
+
+    It departs from the publication in two points, so that a round costs the same however many samples there are.
+    Distances are not taken from the context itself but from the nearest point of a lattice of at most 512 (22 x 22 in
+    two dimensions, 3 along each coordinate in five, but only the centre of the cube beyond nine). And they are rounded
+    up to radii of which there are two for each halving, from 1 down to 1/128.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`.
+    width
+        Factor on the confidence bonus. The default was chosen on the development suite
+        (``benchmarks/results/tuning.md``), like that of ``smoothness``.
+    smoothness
+        How fast means are expected to change with the distance.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.NeighbourParetoUCB(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1, width=0.1)
+    >>> for x in (0.1, 0.2, 0.8, 0.9):
+    ...     for arm in (0, 1):
+    ...         policy.observe([x], arm, [abs(arm - x), 0.5])
+    >>> policy.front([0.15]).arms, policy.front([0.85]).arms
+    ((1,), (0,))
+    """
+
+    kernels: ClassVar[Any] = kernels
+
+    def __init__(
+        self,
+        n_arms: int,
+        cone: Cone,
+        context_dim: int,
+        *,
+        width: float = 0.1,
+        smoothness: float = 0.2,
+        seed: int = 0,
+        bounds: ArrayLike | None = None,
+    ) -> None:
+        settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+
+    def _fresh_state(self) -> kernels.State:
+        side = 1
+        while (side + 1) ** self.context_dim <= MOST_ANCHORS:
+            side += 1
+        digits = side ** np.arange(self.context_dim)[::-1]
+        anchors = np.arange(side**self.context_dim)[:, None] // digits % side  # (A, d)
+        # From 1 / FINEST to 1 by factors of the root of two, rounded to multiples of 1 / FINEST.
+        halvings = np.arange(2.0 * np.log2(kernels.FINEST), -1.0, -1.0) / 2.0
+        reach = np.unique(np.round(kernels.FINEST * 0.5**halvings)).astype(np.int64)
+        return kernels.State(
+            size=np.zeros(1, dtype=np.int64),
+            side=np.array([side]),
+            anchors=anchors,
+            reach=reach / kernels.FINEST,
+            ring=np.searchsorted(reach, np.arange(kernels.FINEST + 1)),
+            rings=np.zeros((self.n_arms, len(reach), len(anchors), 2 * self.n_objectives)),
+            facets=self.cone.facets.copy(),
+            constants=np.array([self.settings["width"], self.settings["smoothness"]]),
+        )

@@ -1,0 +1,91 @@
+"""Randomly scalarised UCB: every round another weighting of the facets."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone
+from conebandit.kernels import scalarised_ucb as kernels
+from conebandit.policies.base import as_count, as_positive
+from conebandit.policies.compiled import CompiledPolicy
+
+N_WEIGHTS = 32  # finite, so that the chance of an arm can be counted
+
+
+class ScalarisedUCB(CompiledPolicy):
+    """Random scalarisations (Paria, Kandasamy and Póczos, 2019; Zhang and Golovin, 2020) of upper confidence bounds.
+
+    Contexts are sorted into static bins. Each round draws one of 32 weightings of the facets of the cone, evenly spread
+    over the simplex, and plays the arm whose upper bound is closest to the best value on every facet under it: the
+    smallest augmented Chebyshev distance, with facets scaled by the range of the arms. Such an arm is on the front of
+    the upper bounds, and every part of that front, convex or not, has its weights. Reports the front of the means.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`.
+    width
+        Factor on the confidence bonus. The default was chosen on the development suite
+        (``benchmarks/results/tuning.md``), like that of ``bins``.
+    bins
+        Most bins: each coordinate is cut into as many equal parts as that allows, so not at all in high dimension.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ScalarisedUCB(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1, width=0.1)
+    >>> for _ in range(100):
+    ...     policy.observe([0.5], 0, [0.9, 0.2])
+    ...     policy.observe([0.5], 1, [0.1, 0.8])
+    >>> policy.decide([0.5], key=1).propensity      # 17 of the 32 weightings
+    0.53125
+    """
+
+    kernels: ClassVar[Any] = kernels
+
+    def __init__(
+        self,
+        n_arms: int,
+        cone: Cone,
+        context_dim: int,
+        *,
+        width: float = 0.1,
+        bins: int = 16,
+        seed: int = 0,
+        bounds: ArrayLike | None = None,
+    ) -> None:
+        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins")}
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+
+    def _fresh_state(self) -> kernels.State:
+        side = 1
+        while (side + 1) ** self.context_dim <= self.settings["bins"]:
+            side += 1
+        shape = (side**self.context_dim, self.n_arms, self.n_objectives)
+        return kernels.State(
+            size=np.zeros(1, dtype=np.int64),
+            counts=np.zeros(shape, dtype=np.int64),
+            totals=np.zeros(shape),
+            weights=_even_weights(N_WEIGHTS, len(self.cone.facets)),
+            side=np.array([side]),
+            facets=self.cone.facets.copy(),
+            width=np.array([self.settings["width"]]),
+        )
+
+
+def _even_weights(n: int, dim: int) -> FloatArray:
+    """Evenly spread points of the simplex: a Kronecker sequence, mapped as uniform numbers become uniform weights.
+
+    Its steps are powers of 1/g with g^(dim + 1) = g + 1, the generalised golden ratio (Roberts, 2018).
+    """
+    golden = 2.0
+    for _ in range(60):  # a contraction, so more than enough for every digit
+        golden = (1.0 + golden) ** (1.0 / (dim + 1))
+    steps = golden ** -np.arange(1.0, dim + 1)
+    cube = (0.5 + np.outer(np.arange(1, n + 1), steps)) % 1.0
+    weights = -np.log1p(-cube)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
