@@ -2,9 +2,9 @@
 
 Contexts live in the unit cube. A node is a box with its own coordinates u in [-1, 1]^d, and phi(u) are p features of a
 context: 1, every u_j, every (3 u_j^2 - 1) / 2, and, in few dimensions, every u_i u_j. They are orthogonal on the box.
-Each arm k and metric m has in each leaf a Bayesian linear regression on phi: coefficients, and their covariance in units
-of the variance of the noise, both updated by one sample at a time (recursive least squares). Rewards are taken relative
-to the first one seen (``anchor``), so that adding a constant to all of them changes nothing but rounding.
+Each arm k and metric m has in each leaf a Bayesian linear regression on phi: coefficients, and their covariance in
+units of the variance of the noise, both updated by one sample at a time (recursive least squares). Rewards are taken
+relative to the first one seen (``anchor``), so that adding a constant to all of them changes nothing but rounding.
 
 :func:`choose` and :func:`estimate` read the state, :func:`learn` changes it, :func:`run` does both for a whole chunk.
 """
@@ -32,8 +32,8 @@ ARM, FOLLOWING = 0, 1  # in ``chain``
 
 WIDTH = 2.0  # standard errors by which an estimate is raised: optimism
 DOUBT = 0.01  # chance of ever splitting, on the way to one leaf, where quadratics fit
-FIRST_TEST, NEXT = 64, 1.5  # contexts in a leaf at its first test; and how many times as many at the next one
-ROOT_PRIOR = 0.3  # worth of the prior of the root, in observations
+FIRST_TEST, NEXT = 64, 1.25  # contexts in a leaf at its first test; and how many times as many at the next one
+ROOT_PRIOR = 0.1  # worth of the prior of the root, in observations
 POOL = 10.0  # worth of the pooled variance of the noise beside an arm's own, in observations
 SMALLEST = 1e-9  # half side of a box that is not split any more
 
@@ -117,9 +117,9 @@ def prior_variance(terms: Ints, a: int) -> float:
 
 @in_place
 def noise_variance(state: State, m: int, squares: float, freedom: float) -> float:
-    """Variance of the noise of an arm: its own residuals, and those of all leaves and arms as if they were POOL more."""
+    """Variance of the noise of an arm: from its own residuals, and the pooled one as if it were POOL more of them."""
     pooled = max(state.noise[m, SQUARES], 0.0) / max(state.noise[m, FREEDOM], 1.0)
-    return (POOL * pooled + squares) / (POOL + freedom)
+    return float((POOL * pooled + squares) / (POOL + freedom))
 
 
 @in_place
@@ -185,6 +185,9 @@ def _decide(
     else:
         keep_undominated(sides[0], reported)
     keep_undominated(sides[1], active)
+    for k in range(active.size):
+        for j in range(sides.shape[2]):
+            active[k] |= sides[1, k, j] == np.inf  # who is unknown is not beaten, not even by others that are
     return draw(active, u)
 
 
@@ -215,16 +218,15 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 
 
 @compiled
-def raised_images(state: State, x: Floats) -> Floats:
-    """(K, F): on each facet, the best that each arm may be at ``x``, relative to the anchor."""
+def raise_images(state: State, x: Floats, upper: Floats) -> None:
+    """Fill ``upper`` (K, F): on each facet, the best that each arm may be at ``x``, relative to the anchor."""
     arms, objectives = state.known.shape
     phi, point = np.empty(state.terms.shape[0]), x.reshape((1, x.size))
-    fits, sides = np.empty((2, arms, objectives)), np.empty((2, arms, state.facets.shape[0]))
+    fits, middle = np.empty((2, arms, objectives)), np.empty_like(upper)
     leaf = leaf_of(state, point, 0)
     features(state, leaf, point, 0, phi)
     _predict(state, leaf, phi, fits[0], fits[1])
-    _images(state.facets, fits[0], fits[1], sides[0], sides[1])
-    return sides[1]
+    _images(state.facets, fits[0], fits[1], middle, upper)
 
 
 # ---- learning --------------------------------------------------------------------------------------------------------
@@ -334,8 +336,8 @@ def _split_if_it_misfits(state: State, leaf: int, phi: Floats, gain: Floats) -> 
 def misfit(state: State, leaf: int, axis: int) -> tuple[float, float, float]:
     """How much better two fits are than one: the sum of squares gained, in units of the noise, over arms and metrics.
 
-    It is about chi-square where one fit is enough. Also its degrees of freedom, and the number of samples in a half, on average over the arms and metrics that have
-    enough of them to tell.
+    It is about chi-square where one fit is enough. Also its degrees of freedom, and the number of samples in a half, on
+    average over the arms and metrics that have enough of them to tell.
     """
     arms, objectives = state.known.shape
     p = state.terms.shape[0]
@@ -465,7 +467,7 @@ def halving(terms: Ints, axis: int, upper: bool) -> Floats:
         one, two = terms[a, 0], terms[a, 1]
         if one == axis and two == axis:
             matrix[a, a], matrix[1 + axis, a] = 0.25, 1.5 * sign
-        elif one == axis or two == axis:
+        elif axis in (one, two):
             other = two if one == axis else one  # -1 for the coordinate itself, whose partner is the constant
             matrix[a, a], matrix[1 + other, a] = 0.5, sign
     return matrix

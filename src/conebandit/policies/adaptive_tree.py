@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conebandit._validate import FloatArray
 from conebandit.cone import Cone
 from conebandit.kernels import adaptive_tree as kernels
 from conebandit.policies.compiled import CompiledPolicy
@@ -47,7 +48,7 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
             ("links", "boxes", "ties", "counts", "residuals", "coefficients", "covariances"), (kernels.NODES, 2)
         ),
     }
-    preset = "adaptive"  # type: ignore[assignment]
+    preset = "adaptive"
 
     def __init__(
         self,
@@ -99,11 +100,11 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
         return (int(self._state.size[kernels.NODES]) + 1) // 2
 
     @property
-    def noise(self) -> NDArray[np.float64]:
+    def noise(self) -> FloatArray:
         """Shape (M,), deviation of the noise in each metric as it is estimated from all leaves; nan before."""
         squares, freedom = self._state.noise.T
         with np.errstate(invalid="ignore"):
-            return np.sqrt(np.maximum(squares, 0.0) / freedom)
+            return np.asarray(np.sqrt(np.maximum(squares, 0.0) / freedom))
 
     def explain(self, context: ArrayLike) -> Explanation:
         """The path of boxes to a context, the arms played there, and which arm keeps each of the others out for now.
@@ -115,7 +116,8 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
         """
         x = self.box.point(context)
         decision = self.decide(context, 0)
-        upper = kernels.raised_images(self._state, x)
+        upper = np.empty((self.n_arms, len(self.cone.facets)))
+        kernels.raise_images(self._state, x, upper)
         path = self._boxes(x)
         eliminated = []
         for k in np.flatnonzero(~decision.mask):
@@ -124,7 +126,7 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
             eliminated.append(Elimination(int(k), observation=now, by=by, level=level, margins=upper[by] - upper[k]))
         return Explanation(path, decision.active, tuple(eliminated))
 
-    def _boxes(self, x: NDArray[np.float64]) -> tuple[Bin, ...]:
+    def _boxes(self, x: FloatArray) -> tuple[Bin, ...]:
         """The boxes on the way to a point, from the root on, in the units of the contexts."""
         links, boxes = self._state.links, self._state.boxes
         nodes = [int(kernels.leaf_of(self._state, x[None, :], 0))]
