@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from conebandit.kernels.adaptive_tree import DOUBT, FIRST_TEST, NEXT, POOL, ROOT_PRIOR, WIDTH
+from conebandit.kernels.adaptive_tree import DOUBT, FIRST_TEST, NEXT, POOL, ROOT_PRIOR, TIE, WIDTH
 from conebandit.kernels.rng import uniform
 
 
@@ -144,7 +144,7 @@ class PlainAdaptiveTree:
                 tested = 1
                 excess = gained - freedom - 2 * math.sqrt(freedom * surprise) - 2 * surprise
                 if excess > best[0]:
-                    best = (excess, axis, size / (gained / freedom - 1))
+                    best = (excess, axis, TIE * size / (gained / freedom - 1))
         node["tests"] += tested
         node["due"] = math.ceil(NEXT * len(node["samples"]))
         if best[1] is not None:

@@ -34,6 +34,7 @@ WIDTH = 2.0  # standard errors by which an estimate is raised: optimism
 DOUBT = 0.01  # chance of ever splitting, on the way to one leaf, where quadratics fit
 FIRST_TEST, NEXT = 64, 1.25  # contexts in a leaf at its first test; and how many times as many at the next one
 ROOT_PRIOR = 0.1  # worth of the prior of the root, in observations
+TIE = 3.0  # a split is made where the change looks largest, so it is taken for less than it looks
 POOL = 10.0  # worth of the pooled variance of the noise beside an arm's own, in observations
 SMALLEST = 1e-9  # half side of a box that is not split any more
 
@@ -326,7 +327,7 @@ def _split_if_it_misfits(state: State, leaf: int, phi: Floats, gain: Floats) -> 
             # Laurent & Massart (2000), Lemma 1: chi-square exceeds this with probability at most exp(-surprise).
             excess = gained - freedom - 2.0 * np.sqrt(freedom * surprise) - 2.0 * surprise
             if excess > most and state.boxes[leaf, j, HALF] > SMALLEST:
-                axis, most, tie = j, excess, samples / (gained / freedom - 1.0)
+                axis, most, tie = j, excess, TIE * samples / (gained / freedom - 1.0)
     links[leaf, NEXT_TEST] = int(np.ceil(NEXT * links[leaf, SEEN]))
     if axis >= 0:
         _split(state, leaf, axis, tie, phi, gain)
