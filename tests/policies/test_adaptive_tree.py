@@ -334,3 +334,21 @@ def test_metrics_that_are_never_known_and_noise_that_is_none():
         policy.observe([t / 200], t % 2, [t % 2, t % 2])
     assert policy.decide([0.5], 0).active == policy.front([0.5]).arms == (1,)
     np.testing.assert_allclose(policy.front([0.5]).means, [[1, 1]], atol=0.02)
+
+
+@pytest.mark.parametrize("places", [[[0.25, 1.0]], [[0, 0], [0, 1], [1, 0], [1, 1]]])
+def test_contexts_at_few_places_are_learned_as_such(places):
+    """Features are then linearly dependent; the standard error is still that of an average of the samples there."""
+    rng, n = np.random.default_rng(2), 20_000
+    which = rng.integers(len(places), size=n)
+    means = np.array([[0.0, 1.0], [1.0, 0.0]]) * np.array([1.0, 2.0, 3.0, -1.0])[which, None, None]
+    policy = tree(2, cb.Cone.orthant(2), 2)
+    outcomes = means + 0.5 * rng.standard_normal((n, 2, 2))
+    arms = policy.run_chunk(np.array(places, float)[which], outcomes, np.arange(n, dtype=np.uint64))[0]
+    assert policy.n_leaves <= len(places)
+    for i, place in enumerate(places):
+        front = policy.front(place)
+        assert front.arms == (0, 1)
+        here = [np.sum((which == i) & (arms == k)) for k in (0, 1)]
+        np.testing.assert_allclose(front.means, means[np.argmax(which == i)], atol=0.1)
+        np.testing.assert_allclose(front.radii, 2 * 0.5 / np.sqrt(here)[:, None] * np.ones(2), rtol=0.25)

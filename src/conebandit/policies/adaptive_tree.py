@@ -94,6 +94,12 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
             terms=terms,
         )
 
+    def _make_room(self, observations: int) -> None:
+        samples, nodes = self._state.size.tolist()
+        # Looking at two of the arrays is enough, since the others grow with them; this is called for every observation.
+        if samples + observations > len(self._state.data) or nodes + 2 > len(self._state.links):
+            super()._make_room(observations)
+
     @property
     def n_leaves(self) -> int:
         """Number of boxes that are not split."""
