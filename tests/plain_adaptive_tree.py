@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from conebandit.kernels.adaptive_tree import DOUBT, FIRST_TEST, NEXT, POOL, ROOT_PRIOR, TIE, WIDTH
+from conebandit.kernels.adaptive_tree import DOUBT, ENOUGH, FIRST_TEST, NEXT, POOL, ROOT_PRIOR, TIE, WIDTH
 from conebandit.kernels.rng import uniform
 
 
@@ -124,7 +124,7 @@ class PlainAdaptiveTree:
                 ]
                 rows = [row for row in rows if not np.isnan(row[2])]
                 halves = [[row for row in rows if row[0] == side] for side in (False, True)]
-                if min(map(len, halves)) <= len(self.spread):
+                if min(map(len, halves)) < ENOUGH * len(self.spread):
                     continue
                 (whole, rank), (low, rank_low), (high, rank_high) = map(_least_squares, (rows, *halves))
                 squares, number = pooled[m]

@@ -162,6 +162,18 @@ def quadratic(x):
     return flat(x) + (x[:, :1, None] - 0.3) ** 2 * np.array([1, -2, 3])[:, None]
 
 
+def test_no_split_on_rare_events():
+    """As below, with noise that is far from normal: outcomes 1 with chance 0.1, else 0."""
+    splits = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        policy = tree(3, cb.Cone.orthant(2), 5)
+        outcomes = (rng.random((2000, 3, 2)) < 0.1).astype(float)
+        policy.run_chunk(rng.random((2000, 5)), outcomes, np.arange(2000, dtype=np.uint64))
+        splits += policy.n_leaves > 1
+    assert splits <= 4
+
+
 @pytest.mark.parametrize("mean", [flat, quadratic])
 def test_no_split_where_quadratics_fit(mean):
     """DOUBT = 1 % a run. With 100 runs, 6 or more splits have a chance below 1e-3 even if it is used up entirely."""
@@ -231,7 +243,7 @@ def test_it_beats_playing_at_random_by_far():
 
 
 def test_propensities_are_the_shares_of_the_draws():
-    policy = trained(n=100)
+    policy = trained(n=30)
     decisions = [policy.decide([0.3, 0.7], key) for key in range(4000)]
     active, chance = decisions[0].active, decisions[0].propensity
     assert len(active) > 1

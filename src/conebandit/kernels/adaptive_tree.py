@@ -32,6 +32,7 @@ ARM, FOLLOWING = 0, 1  # in ``chain``
 
 WIDTH = 2.0  # standard errors by which an estimate is raised: optimism
 DOUBT = 0.01  # chance of ever splitting, on the way to one leaf, where quadratics fit
+ENOUGH = 3  # samples for each feature, on either side, for an arm to count in a test; with fewer, tails deceive
 FIRST_TEST, NEXT = 64, 1.25  # contexts in a leaf at its first test; and how many times as many at the next one
 ROOT_PRIOR = 0.1  # worth of the prior of the root, in observations
 TIE = 3.0  # a split is made where the change looks largest, so it is taken for less than it looks
@@ -348,7 +349,7 @@ def misfit(state: State, leaf: int, axis: int) -> tuple[float, float, float]:
     gained, freedom, samples, used = 0.0, 0.0, 0.0, 0
     for k in range(arms):
         for m in range(objectives):
-            if numbers[:, k, m].min() <= p:
+            if numbers[:, k, m].min() < ENOUGH * p:
                 continue
             size, energy = numbers[:, k, m].sum(), squares[:, k, m].sum()
             both = grams[0, k, m] + grams[1, k, m]
