@@ -321,7 +321,7 @@ def test_bad_arguments_are_refused_and_change_nothing(call, error, says, rng, tm
         ({"context_dim": 0}, ValueError, "context_dim must be a positive integer"),
         ({"context_dim": 11}, ValueError, "context_dim must be at most 10"),
         ({"cone": "orthant"}, TypeError, "cone must be a conebandit.Cone"),
-        ({"preset": "best"}, ValueError, "preset must be 'paper' or 'sound'"),
+        ({"preset": "best"}, ValueError, "preset must be 'paper', 'sound' or 'adaptive'"),
         ({"preset": "paper", "sigma": 1.0}, ValueError, "preset 'paper' has all constants 1"),
         ({"sigma": 0}, ValueError, "sigma must be a positive number"),
         ({"holder": np.nan}, ValueError, "holder must be a positive number"),

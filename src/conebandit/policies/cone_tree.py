@@ -26,7 +26,7 @@ from conebandit.policies.base import (
     refuse_infinite,
 )
 
-Preset = Literal["paper", "sound"]
+Preset = Literal["paper", "sound", "adaptive"]
 
 # A split makes 2^d bins; beyond this many coordinates that is no longer a sensible tree.
 MOST_COORDINATES = 10
@@ -90,12 +90,14 @@ class ConeTree:
     cone
         The preference cone; its dimension is the number of objectives, M.
     context_dim
-        Number of context coordinates, d, at most 10.
+        Number of context coordinates, d, at most 10 (any number for ``"adaptive"``).
     preset
         ``"sound"`` eliminates an arm only if another one is better on every facet of the cone even when all estimates
         are at their worst, with radii that hold for all bins and rounds at once: with probability 1 - delta no arm is
         lost that is undominated anywhere in a bin (``docs/sound.md``). ``"paper"`` is Algorithm 1 as printed, with all
         constants 1 and the printed elimination rule, which is not sound; it is here to be compared with.
+        ``"adaptive"`` keeps the tree and the optimism but learns noise and smoothness from the data
+        (``docs/adaptive.md``); it promises less, learns much faster, and takes none of the constants below.
     seed
         Seed of the policy's own randomness.
     delta
@@ -117,6 +119,14 @@ class ConeTree:
     >>> policy.front([0.3]).arms
     (2,)
     """
+
+    def __new__(cls, *args: Any, preset: Preset = "sound", **options: Any) -> ConeTree:
+        """A policy of the preset's own class: for users one name, in the code no branches between two algorithms."""
+        if cls is ConeTree and preset == "adaptive":
+            from conebandit.policies.adaptive_tree import AdaptiveTree  # noqa: PLC0415  (it is a subclass of this one)
+
+            return super().__new__(AdaptiveTree)
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -406,7 +416,7 @@ def _constants(preset: str, sigma: float | None, holder: float | None) -> tuple[
             raise ValueError("sigma and holder are for preset 'sound'; preset 'paper' has all constants 1, as printed.")
         return 1.0, 1.0
     if preset != "sound":
-        raise ValueError(f"preset must be 'paper' or 'sound'; got {preset!r}.")
+        raise ValueError(f"preset must be 'paper', 'sound' or 'adaptive'; got {preset!r}.")
     values = []
     for name, value in (("sigma", sigma), ("holder", holder)):
         number = 1.0 if value is None else float(value)

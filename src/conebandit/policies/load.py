@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from conebandit.policies import storage
+from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import ConeTree
 
@@ -38,7 +39,7 @@ def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:
     1
     """
     kind, options, arrays = storage.read(path)
-    kinds: dict[str, type[ConeTree | CompiledPolicy]] = {"ConeTree": ConeTree}
+    kinds: dict[str, type[ConeTree | CompiledPolicy]] = {"ConeTree": ConeTree, "AdaptiveTree": AdaptiveTree}
     kinds |= {policy.__name__: policy for policy in CompiledPolicy.__subclasses__()}
     if kind not in kinds:
         raise storage.PolicyFileError(
