@@ -12,6 +12,7 @@ from conebandit import environments
 from conebandit._version import __version__
 from conebandit.checks import check_environment, check_policy
 from conebandit.cone import Cone
+from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
@@ -28,6 +29,8 @@ __all__ = [
     "Front",
     "ParetoUCB1",
     "RandomArm",
+    "Rho",
+    "RhoCurve",
     "Run",
     "__version__",
     "additive_gap",
@@ -40,6 +43,9 @@ __all__ = [
     "load_policy",
     "log_hausdorff",
     "pareto_mask",
+    "rho",
+    "rho_curve",
+    "rho_tree",
     "simulate",
     "simulate_many",
 ]
