@@ -12,6 +12,7 @@ from conebandit import environments
 from conebandit._version import __version__
 from conebandit.checks import check_environment, check_policy
 from conebandit.cone import Cone
+from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
@@ -32,6 +33,7 @@ __all__ = [
     "Rho",
     "RhoCurve",
     "Run",
+    "ShiftMonitor",
     "__version__",
     "additive_gap",
     "check_environment",

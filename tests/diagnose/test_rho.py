@@ -215,7 +215,7 @@ def test_exponent_of_tables_has_an_interval(rng):
     exact = cb.rho_curve(shift.power_law(2), shift.uniform(), [0.25, 0.15, 0.1, 0.06]).exponent()
     assert fit.radii.tolist() == [0.25, 0.15, 0.1, 0.06]
     assert fit.low < exact.gamma < fit.high
-    assert fit.high - fit.low < 0.3
+    assert fit.high - fit.low < 0.8
 
 
 def test_tree_plug_in_of_tables(rng):
