@@ -90,6 +90,42 @@ def cones(to: Folder = Path("reproduction")) -> None:
         typer.echo(path)
 
 
+@app.command()
+def shift(
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file: where was learned.")],
+    target: Annotated[Path, typer.Argument(help="CSV or Parquet file: where it is to be used.")],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns to compare, with commas between; all by default.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path("shift.html"),
+) -> None:
+    """How far two samples are apart: which columns moved, dissimilarity, overlap, what a target row is worth."""
+    from conebandit.diagnose.report import shift_report, write_page  # noqa: PLC0415
+    from conebandit.diagnose.tables import TableError, read_pair  # noqa: PLC0415
+
+    try:
+        names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        report = shift_report(read_pair(source, target, names))
+    except TableError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    console = Console()
+    _print_rows(console, "Columns, those that moved most first", report.rows())
+    _print_rows(console, "Dissimilarity over the radius h, all columns together", report.curve_rows())
+    for sentence in report.sentences():
+        console.print(f"- {sentence}", highlight=False, markup=False)
+    console.print(f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
+
+
+def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:
+    view = Table(title=title)
+    for heading in rows[0]:
+        view.add_column(heading)
+    for row in rows[1:]:
+        view.add_row(*row)
+    console.print(view)
+
+
 def _print_table(console: Console, entries: list[Entry]) -> None:
     """One row for each arm and cone, and a line that says how many agree."""
     view = Table(title="Gap to the Pareto front, computed and as printed in the paper")

@@ -21,6 +21,8 @@ except ModuleNotFoundError:  # pragma: no cover
 
 from conebandit._validate import FloatArray, as_vectors
 from conebandit.cone import Cone
+from conebandit.diagnose.rho import FEW_EMPTY, RhoCurve
+from conebandit.diagnose.tables import Pair
 from conebandit.gap import dominance_distance, gap, log_hausdorff
 from conebandit.pareto import pareto_mask
 
@@ -214,3 +216,86 @@ def hausdorff_figure(rounds: FloatArray, curves: Mapping[str, FloatArray]) -> Fi
         ax.set(xlabel="round $t$, context $x = 1/t$", ylabel="distance to the limit set")
         ax.legend(frameon=False)
         return figure
+
+
+# ---- shift ----------------------------------------------------------------------------------------------------------
+
+SOURCE, TARGET = "#2a6f97", "#e09f3e"
+
+
+def rho_figure(curve: RhoCurve, within: RhoCurve | None = None, h: float | None = None) -> Figure:
+    """Dissimilarity over the radius, with intervals; hollow points where it is only a lower bound.
+
+    Parameters
+    ----------
+    curve
+        Of source and target.
+    within
+        Of the target to itself.
+    h
+        A radius to mark.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for c, colour, name in ((curve, SOURCE, "source to target"), (within, TARGET, "target to itself")):
+            if c is None:
+                continue
+            ax.fill_between(c.h, c.low, c.high, color=colour, alpha=0.2, lw=0)
+            ax.loglog(c.h, c.value, "-o", color=colour, lw=1.8, label=name, base=2)
+            bound = c.empty > FEW_EMPTY
+            ax.plot(c.h[bound], c.value[bound], "o", mfc="white", mec=colour, ms=6)
+        if h is not None:
+            ax.axvline(h, color="black", lw=0.8, ls=":", label=f"h = {h:g}")
+        ax.set(xlabel="radius h, as a share of each column's range", ylabel=r"dissimilarity $\rho_h$")
+        ax.set_yscale("log", base=10)
+        ax.legend(frameon=False)
+        return figure
+
+
+def overlap_figure(pair: Pair, first: str, second: str | None = None, *, cells: int = 8, few: int = 5) -> Figure:
+    """Where source and target are: histograms of one column, or maps of two; crosses where the source is scarce."""
+    columns = [pair.columns.index(name) for name in (first, second) if name is not None]
+    tables = [table[:, columns] for table in (pair.source, pair.target)]
+    both = np.vstack(tables)
+    edges = [np.linspace(low, high, cells + 1) for low, high in zip(both.min(axis=0), both.max(axis=0), strict=True)]
+    with mpl.rc_context(STYLE):
+        if second is None:
+            return _overlap_in_one(tables, edges[0], first, few)
+        return _overlap_in_two(tables, edges, (first, second), few)
+
+
+def _overlap_in_one(tables: Sequence[FloatArray], edges: FloatArray, name: str, few: int) -> Figure:
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    ax = figure.subplots()
+    counts = [np.histogram(table[:, 0], edges)[0] for table in tables]
+    for count, colour, label in zip(counts, (SOURCE, TARGET), ("source", "target"), strict=True):
+        ax.stairs(count / count.sum(), edges, fill=True, color=colour, alpha=0.45, label=label)
+    scarce = (counts[0] < few) & (counts[1] > 0)
+    middle = (edges[:-1] + edges[1:]) / 2
+    if scarce.any():
+        ax.plot(
+            middle[scarce], np.zeros(int(scarce.sum())), "x", color=COLOURS[2], clip_on=False, label="scarce source"
+        )
+    ax.set(xlabel=name, ylabel="share of rows")
+    ax.legend(frameon=False)
+    return figure
+
+
+def _overlap_in_two(
+    tables: Sequence[FloatArray], edges: Sequence[FloatArray], names: tuple[str, str], few: int
+) -> Figure:
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    counts = [np.histogram2d(table[:, 0], table[:, 1], bins=list(edges))[0] for table in tables]
+    highest = max(float((c / c.sum()).max()) for c in counts)
+    for ax, count, title in zip(axes, counts, ("source", "target"), strict=True):
+        mesh = ax.pcolormesh(*edges, (count / count.sum()).T, cmap="Blues", vmin=0.0, vmax=highest)
+        ax.set(title=title, xlabel=names[0])
+        ax.locator_params(axis="x", nbins=5)
+    axes[0].set_ylabel(names[1])
+    scarce = np.argwhere((counts[0] < few) & (counts[1] > 0))
+    middle = [(e[:-1] + e[1:]) / 2 for e in edges]
+    axes[1].plot(middle[0][scarce[:, 0]], middle[1][scarce[:, 1]], "x", color=COLOURS[2], mew=1.6)
+    figure.colorbar(mesh, ax=axes, label="share of rows in the cell")
+    return figure
