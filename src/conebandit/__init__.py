@@ -14,6 +14,7 @@ from conebandit.checks import check_environment, check_policy
 from conebandit.cone import Cone
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
+from conebandit.diagnose.smoothness import margin, margin_from_log, smoothness, smoothness_from_log
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
@@ -44,10 +45,14 @@ __all__ = [
     "hausdorff",
     "load_policy",
     "log_hausdorff",
+    "margin",
+    "margin_from_log",
     "pareto_mask",
     "rho",
     "rho_curve",
     "rho_tree",
     "simulate",
     "simulate_many",
+    "smoothness",
+    "smoothness_from_log",
 ]

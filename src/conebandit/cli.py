@@ -117,6 +117,36 @@ def shift(
     console.print(f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
 
 
+@app.command()
+def theory(
+    to: Folder = Path("theory"),
+    longest: Annotated[int, typer.Option(min=1600, help="The longest horizon.")] = 32_000,
+    runs: Annotated[int, typer.Option(min=2, help="Runs of each point.")] = 5,
+    paper: Annotated[bool, typer.Option("--paper", help="The policy as printed instead of the sound one.")] = False,
+) -> None:
+    """Measured regret against T, K, nu and rho, beside the bound as printed and the rate from first principles."""
+    from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
+    from conebandit.diagnose.theory import POINTS, Preset, caption, panels  # noqa: PLC0415
+
+    preset: Preset = "paper" if paper else "sound"
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("compiling kernels", total=POINTS)
+        found = panels(
+            longest=longest,
+            runs=runs,
+            preset=preset,
+            step=lambda what: progress.update(task, advance=1, description=what),
+        )
+    rows = [["against", "measured", "Theorem 1 as printed", "first principles"]]
+    rows += [[panel.name, *(f"{slope:.2f} ± {error:.2f}" for slope, error in panel.slopes)] for panel in found]
+    _print_rows(console, "Slopes on log scales", rows)
+    console.print(caption(preset, runs), highlight=False)
+    for path in plots.save(plots.theory_figure(found, caption(preset, runs)), to / "theory"):
+        console.print(f"Look at {path}", soft_wrap=True)
+
+
 def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:
     view = Table(title=title)
     for heading in rows[0]:

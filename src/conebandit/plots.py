@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ except ModuleNotFoundError:  # pragma: no cover
 from conebandit._validate import FloatArray, as_vectors
 from conebandit.cone import Cone
 from conebandit.diagnose.rho import FEW_EMPTY, RhoCurve
+from conebandit.diagnose.smoothness import PowerLaw
 from conebandit.diagnose.tables import Pair
+from conebandit.diagnose.theory import Panel
 from conebandit.gap import dominance_distance, gap, log_hausdorff
 from conebandit.pareto import pareto_mask
 
@@ -223,6 +226,25 @@ def hausdorff_figure(rounds: FloatArray, curves: Mapping[str, FloatArray]) -> Fi
 SOURCE, TARGET = "#2a6f97", "#e09f3e"
 
 
+def rho_curves_figure(curves: Mapping[str, tuple[RhoCurve, RhoCurve]]) -> Figure:
+    """Exact dissimilarities over the radius as lines, and estimates of them from samples as points with intervals."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, (exact, found)), colour in zip(curves.items(), COLOURS, strict=False):
+            ax.plot(exact.h, exact.value, color=colour, lw=1.6, label=name)
+            ax.errorbar(
+                found.h, found.value, [found.value - found.low, found.high - found.value], fmt="none", color=colour
+            )
+            bound = found.empty > FEW_EMPTY
+            ax.plot(found.h[~bound], found.value[~bound], "o", color=colour, ms=5)
+            ax.plot(found.h[bound], found.value[bound], "o", mfc="white", mec=colour, ms=5)
+        ax.set_xscale("log", base=2)
+        ax.set(yscale="log", xlabel="radius h", ylabel=r"dissimilarity $\rho_h(P, Q)$")
+        ax.legend(frameon=False)
+        return figure
+
+
 def rho_figure(curve: RhoCurve, within: RhoCurve | None = None, h: float | None = None) -> Figure:
     """Dissimilarity over the radius, with intervals; hollow points where it is only a lower bound.
 
@@ -299,3 +321,64 @@ def _overlap_in_two(
     axes[1].plot(middle[0][scarce[:, 0]], middle[1][scarce[:, 1]], "x", color=COLOURS[2], mew=1.6)
     figure.colorbar(mesh, ax=axes, label="share of rows in the cell")
     return figure
+
+
+def evidence_figure(curves: Mapping[str, FloatArray], *, alpha: float, change: int, first: int = 0) -> Figure:
+    """Evidence of a shift monitor over time on a log scale, with the line at which it gives an alarm.
+
+    Parameters
+    ----------
+    curves
+        Name to evidence after each context.
+    alpha
+        Of the monitors.
+    change
+        When the law changed.
+    first
+        First context to show.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
+            ax.semilogy(np.arange(first, len(values)), values[first:], color=colour, lw=1.4, label=name)
+        ax.axhline(1.0 / alpha, color="black", lw=0.8, ls="--", label=f"alarm at 1 / alpha = {1 / alpha:g}")
+        ax.axvline(change, color="black", lw=0.8, ls=":", label="the change")
+        ax.set(xlabel="contexts seen", ylabel="evidence", ylim=(0.05, 1e8))
+        ax.legend(frameon=False, loc="upper left")
+        return figure
+
+
+def theory_figure(panels: Sequence[Panel], caption: str) -> Figure:
+    """Measured regret with fitted slopes, the printed bound and the rate from first principles, on log scales."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 8.6), layout="constrained")
+        for ax, panel in zip(figure.subplots(2, 2).ravel(), panels, strict=True):
+            mean, deviation = panel.regret.mean(axis=1), panel.regret.std(axis=1)
+            curves = (("measured", mean), ("Theorem 1 as printed", panel.printed), ("first principles", panel.rate))
+            for (name, y), colour, style, (slope, error) in zip(
+                curves, COLOURS, ("o-", "--", ":"), panel.slopes, strict=True
+            ):
+                ax.plot(panel.x, y, style, color=colour, lw=1.6, label=f"{name}: slope {slope:.2f} ± {error:.2f}")
+            ax.errorbar(panel.x, mean, deviation, fmt="none", ecolor=COLOURS[0], capsize=3)
+            ax.set(xscale="log", yscale="log", xlabel=panel.name, ylabel="regret after the shift")
+            ax.set_xticks(panel.x, labels=[f"{value:,.3g}" if value < 1000 else f"{value:,.0f}" for value in panel.x])
+            ax.minorticks_off()
+            ax.legend(frameon=False, fontsize=8)
+        figure.supxlabel("\n".join(wrap(caption, 130)), fontsize=8, x=0.02, ha="left")
+        return figure
+
+
+def power_law_figure(laws: Mapping[str, PowerLaw], *, xlabel: str, ylabel: str) -> Figure:
+    """Points of one or more fitted power laws on log scales, each with its line."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, law), colour in zip(laws.items(), COLOURS, strict=False):
+            seen = law.value > 0.0
+            ax.loglog(law.scale[seen], law.value[seen], "o", color=colour, ms=5)
+            label = f"{name}: {law.constant:.2g} x^{law.exponent:.2f}"
+            ax.loglog(law.scale, law.constant * law.scale**law.exponent, "-", color=colour, lw=1.4, label=label)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
+        ax.legend(frameon=False)
+        return figure

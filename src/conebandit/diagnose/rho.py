@@ -295,7 +295,7 @@ def rho_tree(
     >>> import conebandit as cb
     >>> from conebandit.environments import shift
     >>> cb.rho_tree(shift.power_law(1), shift.uniform(), 3).round(2)
-    array([ 1.  ,  2.67,  6.7 , 16.18])
+    array([ 1.  ,  2.67,  6.7 , 16.17])
     """
     if not isinstance(levels, int | np.integer) or levels < 0:
         raise ValueError(f"levels must be a whole number >= 0; got {levels!r}.")
