@@ -8,7 +8,8 @@
 the same ones, the peers with one detector for each coordinate. The peers are first tuned to the same rate of false
 alarms: on 100 stationary sequences of 100,000 contexts (in d dimensions 100 // d streams) the largest ADWIN delta of a
 grid, and the smallest Page-Hinkley threshold, with at most 1 % of the streams giving an alarm. Page-Hinkley comes as it
-is, and with the best of five (delta, alpha), chosen on the very streams that are compared: better than a user could do.
+is, and once more told the shift: with the best of five (delta, alpha), chosen on the very streams that are compared,
+which no user could do; that row is for information, and the monitor is held against the others.
 *Cost*: contexts fed one by one from Python, and many at a time.
 
 The peers run in an environment and a process of their own, as in ``benchmarks/speed.py``.
@@ -47,6 +48,7 @@ CHANGE, AFTER, DELAY_STREAMS = 2000, 1000, 100
 SEQUENCES = 100  # stationary ones on which the peers are tuned
 DELTAS = (0.05, 0.02, 0.01, 0.005, 0.002, 0.0005)  # of ADWIN; the default is 0.002
 HINKLEY = ((0.005, 0.9999), *((delta, 1.0) for delta in (0.005, 0.02, 0.05, 0.1)))  # delta, alpha; first: the defaults
+TOLD = "Page-Hinkley, told the shift"
 MICROSECONDS = 5.0
 
 PARTS = (*(f"false alarms {d}" for d in DIMS), *(f"delays {nu:g}" for nu in NUS), "cost")
@@ -66,7 +68,7 @@ def main() -> None:
     report = Report(
         title="Shift: false alarms, delays and cost of the monitor, beside river's detectors",
         command="python benchmarks/shift.py",
-        versions={name: metadata.version(name) for name in ("numpy", "numba")} | {"conebandit": cb.__version__},
+        versions={"conebandit": cb.__version__, "numba": metadata.version("numba"), "river": river_version()},
         machine=f"{platform.machine()}, Python {platform.python_version()}",
     )
     for row in sorted(rows, key=lambda row: PARTS.index(row["part"])):
@@ -124,7 +126,7 @@ def delays(nu: float) -> list[dict[str, Any]]:
             monitor.update_many(x)
             first.append(monitor.alarm.at if monitor.alarm else CHANGE + AFTER)
         theirs = [peer for peer in peers if peer["d"] == dim]
-        best = min(np.mean(late(peer["first"])) for peer in theirs)
+        best = min(np.mean(late(peer["first"])) for peer in theirs if peer["detector"] != TOLD)
         ours = float(np.mean(late(first)))
         verdict = {"wanted": f"< {best:.3g}", "reached": bool(ours < best)}
         rows.append({"detector": "ShiftMonitor", "d": dim, "nu": nu} | summary(first) | verdict)
@@ -195,6 +197,13 @@ def ask_peers(path: Path) -> list[dict[str, Any]]:
     return answer
 
 
+def river_version() -> str:
+    command = [str(peers_python()), "-c", "import river; print(river.__version__)"]
+    if not peers_python().exists():
+        return "not installed"
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def run_peers(path: Path) -> list[dict[str, Any]]:
     drift = import_module("river.drift")
     data = np.load(path)
@@ -218,7 +227,7 @@ def run_peers(path: Path) -> list[dict[str, Any]]:
             tried.append({"detector": "Page-Hinkley", "d": dim, "first": first, "settings": settings})
         rows.append(tried[0])
         best = min(tried, key=lambda row: float(np.mean(late(row["first"]))))
-        rows.append(best | {"detector": "Page-Hinkley, best of five settings"})
+        rows.append(best | {"detector": TOLD})
     return rows
 
 

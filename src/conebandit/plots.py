@@ -354,15 +354,18 @@ def theory_figure(panels: Sequence[Panel], caption: str) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 8.6), layout="constrained")
         for ax, panel in zip(figure.subplots(2, 2).ravel(), panels, strict=True):
-            mean, deviation = panel.regret.mean(axis=1), panel.regret.std(axis=1)
+            mean = panel.regret.mean(axis=1)
+            error = panel.regret.std(axis=1, ddof=1) / np.sqrt(panel.regret.shape[1])
             curves = (("measured", mean), ("Theorem 1 as printed", panel.printed), ("first principles", panel.rate))
-            for (name, y), colour, style, (slope, error) in zip(
+            for (name, y), colour, style, (slope, spread) in zip(
                 curves, COLOURS, ("o-", "--", ":"), panel.slopes, strict=True
             ):
-                ax.plot(panel.x, y, style, color=colour, lw=1.6, label=f"{name}: slope {slope:.2f} ± {error:.2f}")
-            ax.errorbar(panel.x, mean, deviation, fmt="none", ecolor=COLOURS[0], capsize=3)
+                ax.plot(panel.x, y, style, color=colour, lw=1.6, label=f"{name}: slope {slope:.2f} ± {spread:.2f}")
+            ax.errorbar(panel.x, mean, error, fmt="none", ecolor=COLOURS[0], capsize=3)
             ax.set(xscale="log", yscale="log", xlabel=panel.name, ylabel="regret after the shift")
-            ax.set_xticks(panel.x, labels=[f"{value:,.3g}" if value < 1000 else f"{value:,.0f}" for value in panel.x])
+            apart = np.diff(np.log(panel.x), prepend=-np.inf) > 0.1 * np.log(panel.x[-1] / panel.x[0])
+            labels = [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in panel.x]
+            ax.set_xticks(panel.x, labels=[text if far else "" for text, far in zip(labels, apart, strict=True)])
             ax.minorticks_off()
             ax.legend(frameon=False, fontsize=8)
         figure.supxlabel("\n".join(wrap(caption, 130)), fontsize=8, x=0.02, ha="left")

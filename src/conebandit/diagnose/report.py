@@ -97,7 +97,7 @@ class ShiftReport:
             f"(95 % interval {self.exchange.low:.3g} to {self.exchange.high:.3g}) for what happens within "
             f"{self.h:.3g} of a context, as a share of each column's range."
         )
-        if len(self.pair.columns) > 1 and self.h > 0.125:
+        if len(self.pair.columns) > 1 and self.h > 0.25:
             words.append(
                 f"With {len(self.pair.columns)} columns at a time few rows are near each other: name the columns that "
                 "matter with --columns to see more closely."

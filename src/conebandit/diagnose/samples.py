@@ -47,7 +47,7 @@ class Neighbours:
         """Sort and draw the resamples."""
         order = np.argsort(source[:, 0], kind="stable")
         rows = np.ascontiguousarray(source[order])
-        weights = _resampled(len(rows), resamples, rng)
+        weights = _resampled(len(rows), resamples, rng)[order]  # of the rows as given, whichever column sorts them
         if same:
             return cls(rows, rows, weights, weights, same)
         return cls(rows, target, weights, _resampled(len(target), resamples, rng), same)

@@ -171,7 +171,7 @@ def caption(preset: Preset, runs: int) -> str:
     """What the figure shows and what it does not."""
     return (
         f"Shown: the summed gap of the front that ConeTree(preset={preset!r}) reports after the shift, in the paper's "
-        f"repaired environment with sigma = {SIGMA:g} and half of the rounds from the source, mean and one deviation "
+        f"repaired environment with sigma = {SIGMA:g} and half of the rounds from the source, mean and standard error "
         f"of {runs} runs; Theorem 1 as printed (with rho at h = 1/16, which the paper leaves open, and the measured "
         "margin exponent) and the rate from first principles, each moved up or down to the measured values, because "
         "neither has a known constant; slopes on log scales with standard errors. Not shown: that any bound holds. A "

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/shift.md.
 
-python docs/figures/shift.py
+python docs/figures/shift_pictures.py
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def monitor() -> None:
     ):
         schedule = shift.change_point(before, after, at=CHANGE)
         curves[name] = evidence(schedule.sample(np.random.default_rng(1), CHANGE + 80))
-    plots.save(plots.evidence_figure(curves, alpha=0.01, change=CHANGE, first=1500), HERE / "shift-monitor")
+    plots.save(plots.evidence_figure(curves, alpha=0.01, change=CHANGE, first=1900), HERE / "shift-monitor")
 
 
 def evidence(contexts: FloatArray) -> FloatArray:
