@@ -140,7 +140,10 @@ def theory(
             step=lambda what: progress.update(task, advance=1, description=what),
         )
     rows = [["against", "measured", "Theorem 1 as printed", "first principles"]]
-    rows += [[panel.name, *(f"{slope:.2f} ± {error:.2f}" for slope, error in panel.slopes)] for panel in found]
+    rows += [
+        [panel.name, *(f"{round(slope, 2) + 0.0:.2f} ± {error:.2f}" for slope, error in panel.slopes)]
+        for panel in found
+    ]
     _print_rows(console, "Slopes on log scales", rows)
     console.print(caption(preset, runs), highlight=False)
     for path in plots.save(plots.theory_figure(found, caption(preset, runs)), to / "theory"):

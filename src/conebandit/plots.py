@@ -16,7 +16,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Polygon, Rectangle
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import NullLocator, ScalarFormatter
 except ModuleNotFoundError:  # pragma: no cover
     raise ModuleNotFoundError("Pictures need matplotlib: pip install 'conebandit[plot]'.") from None
 
@@ -360,13 +360,20 @@ def theory_figure(panels: Sequence[Panel], caption: str) -> Figure:
             for (name, y), colour, style, (slope, spread) in zip(
                 curves, COLOURS, ("o-", "--", ":"), panel.slopes, strict=True
             ):
-                ax.plot(panel.x, y, style, color=colour, lw=1.6, label=f"{name}: slope {slope:.2f} ± {spread:.2f}")
+                ax.plot(
+                    panel.x,
+                    y,
+                    style,
+                    color=colour,
+                    lw=1.6,
+                    label=f"{name}: slope {round(slope, 2) + 0.0:.2f} ± {spread:.2f}",
+                )
             ax.errorbar(panel.x, mean, error, fmt="none", ecolor=COLOURS[0], capsize=3)
             ax.set(xscale="log", yscale="log", xlabel=panel.name, ylabel="regret after the shift")
             apart = np.diff(np.log(panel.x), prepend=-np.inf) > 0.1 * np.log(panel.x[-1] / panel.x[0])
             labels = [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in panel.x]
             ax.set_xticks(panel.x, labels=[text if far else "" for text, far in zip(labels, apart, strict=True)])
-            ax.minorticks_off()
+            ax.xaxis.set_minor_locator(NullLocator())
             ax.legend(frameon=False, fontsize=8)
         figure.supxlabel("\n".join(wrap(caption, 130)), fontsize=8, x=0.02, ha="left")
         return figure
