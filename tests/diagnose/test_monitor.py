@@ -7,6 +7,7 @@ from scipy import stats
 import conebandit as cb
 from conebandit.diagnose import monitor as module
 from conebandit.kernels import monitor as kernels
+from conebandit.policies import storage
 from conebandit.policies.storage import PolicyFileError
 
 # ---- a plain twin ---------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def ranks(x, seed, reference=15):
 @pytest.mark.parametrize("name", LAWS)
 def test_ranks_are_uniform_and_independent(name):
     rng = np.random.default_rng(11)
-    u = np.array([ranks(LAWS[name](rng, 19), seed) for seed in range(1500)])  # (runs, 4 contexts, 3 streams)
+    u = np.array([ranks(LAWS[name](rng, 19), seed) for seed in range(1000)])  # (runs, 4 contexts, 3 streams)
     for s in range(3):
         for t in (0, 3):
             assert stats.kstest(u[:, t, s], "uniform").pvalue > 1e-4
@@ -283,6 +284,14 @@ def test_saved_and_loaded_it_goes_on_as_before(seen, rng, tmp_path):
         m.update_many(x[seen:])
     for a, b in zip(again._state, monitor._state, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    cb.ShiftMonitor(1, reference=31).save(tmp_path / "monitor.npz")
+    kind, options, arrays = storage.read(tmp_path / "monitor.npz")
+    storage.write(tmp_path / "monitor.npz", kind, options, arrays | {"cuts": arrays["cuts"][:, :-1]})
+    with pytest.raises(PolicyFileError, match="is damaged: cuts has shape"):
+        cb.ShiftMonitor.load(tmp_path / "monitor.npz")
 
 
 def test_another_kind_of_file_is_refused(tmp_path):

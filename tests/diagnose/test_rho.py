@@ -202,11 +202,11 @@ def test_the_bootstrap_interval_covers(nu):
     P, Q = shift.power_law(nu) if nu else shift.uniform(), shift.uniform()
     exact = float(cb.rho(P, Q, 0.1))
     hits = 0
-    for seed in range(200):
+    for seed in range(120):
         rng = np.random.default_rng(seed)
         found = cb.rho(P.sample(rng, 800), Q.sample(rng, 800), 0.1, bounds=[[0, 1]], seed=seed)
         hits += found.low < exact < found.high
-    assert hits / 200 > 0.88  # of 0.95 nominal; a binomial with 0.95 falls below with probability 3e-5
+    assert hits / 120 > 0.86  # of 0.95 nominal; a binomial with 0.95 falls below with probability 1e-4
 
 
 def test_exponent_of_tables_has_an_interval(rng):
@@ -220,8 +220,8 @@ def test_exponent_of_tables_has_an_interval(rng):
 
 def test_tree_plug_in_of_tables(rng):
     P, Q = shift.power_law(1, 2), shift.uniform(2)
-    found = cb.rho_tree(P.sample(rng, 200_000), Q.sample(rng, 200_000), 3, bounds=[[0, 1]] * 2)
-    assert found == pytest.approx(cb.rho_tree(P, Q, 3), rel=0.05)
+    found = cb.rho_tree(P.sample(rng, 60_000), Q.sample(rng, 60_000), 3, bounds=[[0, 1]] * 2)
+    assert found == pytest.approx(cb.rho_tree(P, Q, 3), rel=0.1)
     source, target = np.array([[0.1], [0.2], [0.9]]), np.array([[0.3], [0.6], [1.0]])
     # Halves of [0, 1]: two of three source rows on the left, one on the right; the quarter [.5, .75) has none.
     assert cb.rho_tree(source, target, 2, bounds=[[0, 1]]) == pytest.approx(

@@ -309,6 +309,10 @@ class ShiftMonitor:
         if kind != cls.__name__:
             raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a {kind}, not a {cls.__name__}.")
         self = cls(**options)
+        fresh = self._state._asdict()
+        for name, array in arrays.items():  # kernels do not check: a wrong shape would reach beyond the array
+            if name not in fresh or (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
+                raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {name} has shape {array.shape}.")
         self._state = self._state._replace(**arrays)
         self.has_reference = self.n_contexts >= self.reference
         return self

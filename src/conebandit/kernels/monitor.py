@@ -129,7 +129,8 @@ def _rank(cuts: Floats, lefts: Ints, seed: np.uint64, seen: int, contexts: Float
 @in_place
 def _bet(bets: Floats, lately: Floats, table: Floats, s: int, u: float, fresh: float, seen: int) -> float:
     """Settle the bets of a stream on u; their average wealth."""
-    fixed, cell, bin_ = table.shape[1], int(u * GRID), int(u * BINS)
+    fixed = table.shape[1]
+    cell, bin_ = min(int(u * GRID), GRID - 1), min(int(u * BINS), BINS - 1)  # u may be rounded to 1
     total = 0.0
     for b in range(bets.shape[1]):
         density = table[cell, b] if b < fixed else 1.0 - TRUST + TRUST * BINS * lately[s, b - fixed, bin_]
