@@ -193,7 +193,8 @@ def rho(
     draws
         Contexts drawn from the target for Monte Carlo.
     resamples
-        Bootstrap samples for the interval when tables are compared.
+        Bootstrap samples for the interval when tables are compared. Memory grows with rows times resamples: some 100 MB
+        for 100,000 rows; of much longer tables a random part does.
     confidence
         Of the interval.
     seed
