@@ -12,6 +12,9 @@ from conebandit import environments
 from conebandit._version import __version__
 from conebandit.checks import check_environment, check_policy
 from conebandit.cone import Cone
+from conebandit.diagnose.monitor import ShiftMonitor
+from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
+from conebandit.diagnose.smoothness import margin, margin_from_log, smoothness, smoothness_from_log
 from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
@@ -42,9 +45,12 @@ __all__ = [
     "ParetoUCB1",
     "ParetoZooming",
     "RandomArm",
+    "Rho",
+    "RhoCurve",
     "Run",
     "ScalarisedUCB",
     "SelfTuning",
+    "ShiftMonitor",
     "__version__",
     "additive_gap",
     "check_environment",
@@ -55,7 +61,14 @@ __all__ = [
     "hausdorff",
     "load_policy",
     "log_hausdorff",
+    "margin",
+    "margin_from_log",
     "pareto_mask",
+    "rho",
+    "rho_curve",
+    "rho_tree",
     "simulate",
     "simulate_many",
+    "smoothness",
+    "smoothness_from_log",
 ]

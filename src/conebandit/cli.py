@@ -90,6 +90,75 @@ def cones(to: Folder = Path("reproduction")) -> None:
         typer.echo(path)
 
 
+@app.command()
+def shift(
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file: where was learned.")],
+    target: Annotated[Path, typer.Argument(help="CSV or Parquet file: where it is to be used.")],
+    columns: Annotated[
+        str | None, typer.Option(help="Columns to compare, with commas between; all by default.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path("shift.html"),
+) -> None:
+    """How far two samples are apart: which columns moved, dissimilarity, overlap, what a target row is worth."""
+    from conebandit.diagnose.report import shift_report, write_page  # noqa: PLC0415
+    from conebandit.diagnose.tables import TableError, read_pair  # noqa: PLC0415
+
+    try:
+        names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        report = shift_report(read_pair(source, target, names))
+    except TableError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    console = Console()
+    _print_rows(console, "Columns, those that moved most first", report.rows())
+    _print_rows(console, "Dissimilarity over the radius h, all columns together", report.curve_rows())
+    for sentence in report.sentences():
+        console.print(f"- {sentence}", highlight=False, markup=False)
+    console.print(f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
+
+
+@app.command()
+def theory(
+    to: Folder = Path("theory"),
+    longest: Annotated[int, typer.Option(min=1600, help="The longest horizon.")] = 32_000,
+    runs: Annotated[int, typer.Option(min=2, help="Runs of each point.")] = 5,
+    paper: Annotated[bool, typer.Option("--paper", help="The policy as printed instead of the sound one.")] = False,
+) -> None:
+    """Measured regret against T, K, nu and rho, beside the bound as printed and the rate from first principles."""
+    from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
+    from conebandit.diagnose.theory import POINTS, Preset, caption, panels  # noqa: PLC0415
+
+    preset: Preset = "paper" if paper else "sound"
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("compiling kernels", total=POINTS)
+        found = panels(
+            longest=longest,
+            runs=runs,
+            preset=preset,
+            step=lambda what: progress.update(task, advance=1, description=what),
+        )
+    rows = [["against", "measured", "Theorem 1 as printed", "first principles"]]
+    rows += [
+        [panel.name, *(f"{round(slope, 2) + 0.0:.2f} ± {error:.2f}" for slope, error in panel.slopes)]
+        for panel in found
+    ]
+    _print_rows(console, "Slopes on log scales", rows)
+    console.print(caption(preset, runs), highlight=False)
+    for path in plots.save(plots.theory_figure(found, caption(preset, runs)), to / "theory"):
+        console.print(f"Look at {path}", soft_wrap=True)
+
+
+def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:
+    view = Table(title=title)
+    for heading in rows[0]:
+        view.add_column(heading)
+    for row in rows[1:]:
+        view.add_row(*row)
+    console.print(view)
+
+
 def _print_table(console: Console, entries: list[Entry]) -> None:
     """One row for each arm and cone, and a line that says how many agree."""
     view = Table(title="Gap to the Pareto front, computed and as printed in the paper")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,16 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Polygon, Rectangle
-    from matplotlib.ticker import ScalarFormatter
+    from matplotlib.ticker import NullLocator, ScalarFormatter
 except ModuleNotFoundError:  # pragma: no cover
     raise ModuleNotFoundError("Pictures need matplotlib: pip install 'conebandit[plot]'.") from None
 
 from conebandit._validate import FloatArray, as_vectors
 from conebandit.cone import Cone
+from conebandit.diagnose.rho import FEW_EMPTY, RhoCurve
+from conebandit.diagnose.smoothness import PowerLaw
+from conebandit.diagnose.tables import Pair
+from conebandit.diagnose.theory import Panel
 from conebandit.gap import dominance_distance, gap, log_hausdorff
 from conebandit.pareto import pareto_mask
 
@@ -212,5 +217,178 @@ def hausdorff_figure(rounds: FloatArray, curves: Mapping[str, FloatArray]) -> Fi
         for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
             ax.loglog(rounds, values, color=colour, lw=1.8, label=name)
         ax.set(xlabel="round $t$, context $x = 1/t$", ylabel="distance to the limit set")
+        ax.legend(frameon=False)
+        return figure
+
+
+# ---- shift ----------------------------------------------------------------------------------------------------------
+
+SOURCE, TARGET = "#2a6f97", "#e09f3e"
+
+
+def rho_curves_figure(curves: Mapping[str, tuple[RhoCurve, RhoCurve]]) -> Figure:
+    """Exact dissimilarities over the radius as lines, and estimates of them from samples as points with intervals."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, (exact, found)), colour in zip(curves.items(), COLOURS, strict=False):
+            ax.plot(exact.h, exact.value, color=colour, lw=1.6, label=name)
+            ax.errorbar(
+                found.h, found.value, [found.value - found.low, found.high - found.value], fmt="none", color=colour
+            )
+            bound = found.empty > FEW_EMPTY
+            ax.plot(found.h[~bound], found.value[~bound], "o", color=colour, ms=5)
+            ax.plot(found.h[bound], found.value[bound], "o", mfc="white", mec=colour, ms=5)
+        ax.set_xscale("log", base=2)
+        ax.set(yscale="log", xlabel="radius h", ylabel=r"dissimilarity $\rho_h(P, Q)$")
+        ax.legend(frameon=False)
+        return figure
+
+
+def rho_figure(curve: RhoCurve, within: RhoCurve | None = None, h: float | None = None) -> Figure:
+    """Dissimilarity over the radius, with intervals; hollow points where it is only a lower bound.
+
+    Parameters
+    ----------
+    curve
+        Of source and target.
+    within
+        Of the target to itself.
+    h
+        A radius to mark.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for c, colour, name in ((curve, SOURCE, "source to target"), (within, TARGET, "target to itself")):
+            if c is None:
+                continue
+            ax.fill_between(c.h, c.low, c.high, color=colour, alpha=0.2, lw=0)
+            ax.loglog(c.h, c.value, "-o", color=colour, lw=1.8, label=name, base=2)
+            bound = c.empty > FEW_EMPTY
+            ax.plot(c.h[bound], c.value[bound], "o", mfc="white", mec=colour, ms=6)
+        if h is not None:
+            ax.axvline(h, color="black", lw=0.8, ls=":", label=f"h = {h:g}")
+        ax.set(xlabel="radius h, as a share of each column's range", ylabel=r"dissimilarity $\rho_h$")
+        ax.set_yscale("log", base=10)
+        ax.legend(frameon=False)
+        return figure
+
+
+def overlap_figure(pair: Pair, first: str, second: str | None = None, *, cells: int = 8, few: int = 5) -> Figure:
+    """Where source and target are: histograms of one column, or maps of two; crosses where the source is scarce."""
+    columns = [pair.columns.index(name) for name in (first, second) if name is not None]
+    tables = [table[:, columns] for table in (pair.source, pair.target)]
+    both = np.vstack(tables)
+    edges = [np.linspace(low, high, cells + 1) for low, high in zip(both.min(axis=0), both.max(axis=0), strict=True)]
+    with mpl.rc_context(STYLE):
+        if second is None:
+            return _overlap_in_one(tables, edges[0], first, few)
+        return _overlap_in_two(tables, edges, (first, second), few)
+
+
+def _overlap_in_one(tables: Sequence[FloatArray], edges: FloatArray, name: str, few: int) -> Figure:
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    ax = figure.subplots()
+    counts = [np.histogram(table[:, 0], edges)[0] for table in tables]
+    for count, colour, label in zip(counts, (SOURCE, TARGET), ("source", "target"), strict=True):
+        ax.stairs(count / count.sum(), edges, fill=True, color=colour, alpha=0.45, label=label)
+    scarce = (counts[0] < few) & (counts[1] > 0)
+    middle = (edges[:-1] + edges[1:]) / 2
+    if scarce.any():
+        ax.plot(
+            middle[scarce], np.zeros(int(scarce.sum())), "x", color=COLOURS[2], clip_on=False, label="scarce source"
+        )
+    ax.set(xlabel=name, ylabel="share of rows")
+    ax.legend(frameon=False)
+    return figure
+
+
+def _overlap_in_two(
+    tables: Sequence[FloatArray], edges: Sequence[FloatArray], names: tuple[str, str], few: int
+) -> Figure:
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    counts = [np.histogram2d(table[:, 0], table[:, 1], bins=list(edges))[0] for table in tables]
+    highest = max(float((c / c.sum()).max()) for c in counts)
+    for ax, count, title in zip(axes, counts, ("source", "target"), strict=True):
+        mesh = ax.pcolormesh(*edges, (count / count.sum()).T, cmap="Blues", vmin=0.0, vmax=highest)
+        ax.set(title=title, xlabel=names[0])
+        ax.locator_params(axis="x", nbins=5)
+    axes[0].set_ylabel(names[1])
+    scarce = np.argwhere((counts[0] < few) & (counts[1] > 0))
+    middle = [(e[:-1] + e[1:]) / 2 for e in edges]
+    axes[1].plot(middle[0][scarce[:, 0]], middle[1][scarce[:, 1]], "x", color=COLOURS[2], mew=1.6)
+    figure.colorbar(mesh, ax=axes, label="share of rows in the cell")
+    return figure
+
+
+def evidence_figure(curves: Mapping[str, FloatArray], *, alpha: float, change: int, first: int = 0) -> Figure:
+    """Evidence of a shift monitor over time on a log scale, with the line at which it gives an alarm.
+
+    Parameters
+    ----------
+    curves
+        Name to evidence after each context.
+    alpha
+        Of the monitors.
+    change
+        When the law changed.
+    first
+        First context to show.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8.0, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
+            ax.semilogy(np.arange(first, len(values)), values[first:], color=colour, lw=1.4, label=name)
+        ax.axhline(1.0 / alpha, color="black", lw=0.8, ls="--", label=f"alarm at 1 / alpha = {1 / alpha:g}")
+        ax.axvline(change, color="black", lw=0.8, ls=":", label="the change")
+        ax.set(xlabel="contexts seen", ylabel="evidence", ylim=(0.05, 1e8))
+        ax.legend(frameon=False, loc="upper left")
+        return figure
+
+
+def theory_figure(panels: Sequence[Panel], caption: str) -> Figure:
+    """Measured regret with fitted slopes, the printed bound and the rate from first principles, on log scales."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 8.6), layout="constrained")
+        for ax, panel in zip(figure.subplots(2, 2).ravel(), panels, strict=True):
+            mean = panel.regret.mean(axis=1)
+            error = panel.regret.std(axis=1, ddof=1) / np.sqrt(panel.regret.shape[1])
+            curves = (("measured", mean), ("Theorem 1 as printed", panel.printed), ("first principles", panel.rate))
+            for (name, y), colour, style, (slope, spread) in zip(
+                curves, COLOURS, ("o-", "--", ":"), panel.slopes, strict=True
+            ):
+                ax.plot(
+                    panel.x,
+                    y,
+                    style,
+                    color=colour,
+                    lw=1.6,
+                    label=f"{name}: slope {round(slope, 2) + 0.0:.2f} ± {spread:.2f}",
+                )
+            ax.errorbar(panel.x, mean, error, fmt="none", ecolor=COLOURS[0], capsize=3)
+            ax.set(xscale="log", yscale="log", xlabel=panel.name, ylabel="regret after the shift")
+            apart = np.diff(np.log(panel.x), prepend=-np.inf) > 0.1 * np.log(panel.x[-1] / panel.x[0])
+            labels = [f"{v:,.3g}" if v < 1000 else f"{v:,.0f}" for v in panel.x]
+            ax.set_xticks(panel.x, labels=[text if far else "" for text, far in zip(labels, apart, strict=True)])
+            ax.xaxis.set_minor_locator(NullLocator())
+            ax.legend(frameon=False, fontsize=8)
+        figure.supxlabel("\n".join(wrap(caption, 130)), fontsize=8, x=0.02, ha="left")
+        return figure
+
+
+def power_law_figure(laws: Mapping[str, PowerLaw], *, xlabel: str, ylabel: str) -> Figure:
+    """Points of one or more fitted power laws on log scales, each with its line."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+        ax = figure.subplots()
+        for (name, law), colour in zip(laws.items(), COLOURS, strict=False):
+            seen = law.value > 0.0
+            ax.loglog(law.scale[seen], law.value[seen], "o", color=colour, ms=5)
+            label = f"{name}: {law.constant:.2g} x^{law.exponent:.2f}"
+            ax.loglog(law.scale, law.constant * law.scale**law.exponent, "-", color=colour, lw=1.4, label=label)
+        ax.set(xlabel=xlabel, ylabel=ylabel)
         ax.legend(frameon=False)
         return figure

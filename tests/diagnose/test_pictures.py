@@ -1,0 +1,73 @@
+"""Pictures of shift: not how they look, but that they show what was computed."""
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit import plots
+from conebandit.diagnose.tables import Pair
+from conebandit.diagnose.theory import Panel
+from conebandit.environments import shift
+
+
+def drawn(figure):
+    return [line.get_xydata() for ax in figure.axes for line in ax.lines]
+
+
+def test_dissimilarity_with_lower_bounds_hollow(rng):
+    x, y = rng.random((60, 1)) * 0.6, rng.random((60, 1))
+    curve = cb.rho_curve(x, y, [0.25, 0.02])
+    assert curve.empty[1] > 0.05
+    figure = plots.rho_figure(curve, cb.rho_curve(y, y, [0.25, 0.02]), h=0.25)
+    lines = drawn(figure)
+    np.testing.assert_array_equal(lines[0], np.column_stack([curve.h, curve.value]))
+    hollow = figure.axes[0].lines[1]
+    np.testing.assert_array_equal(hollow.get_xydata(), np.column_stack([curve.h, curve.value])[curve.empty > 0.05])
+    assert hollow.get_markerfacecolor() == "white"
+
+
+def test_exact_curves_and_estimates(rng):
+    P, Q = shift.power_law(1), shift.uniform()
+    exact, found = cb.rho_curve(P, Q), cb.rho_curve(P.sample(rng, 100), Q.sample(rng, 100), [0.25, 0.125])
+    lines = drawn(plots.rho_curves_figure({"pair": (exact, found)}))
+    np.testing.assert_array_equal(lines[0], np.column_stack([exact.h, exact.value]))
+
+
+def test_overlap_in_two_columns_marks_scarce_cells(rng):
+    source, target = rng.random((400, 2)), rng.random((400, 2))
+    source = source[source[:, 0] < 0.5]
+    figure = plots.overlap_figure(Pair(("a", "b"), source, target, ()), "a", "b", cells=4)
+    crosses = figure.axes[1].lines[0].get_xydata()
+    assert len(crosses) == 8
+    assert (crosses[:, 0] > 0.5).all()
+
+
+def test_overlap_in_one_column_shows_shares(rng):
+    source, target = rng.random((100, 1)), rng.random((50, 1)) + 0.5
+    figure = plots.overlap_figure(Pair(("a",), source, target, ()), "a")
+    steps = [patch.get_data() for patch in figure.axes[0].patches]
+    for table, step in zip((source, target), steps, strict=True):
+        np.testing.assert_allclose(step.values, np.histogram(table, step.edges)[0] / len(table))
+    assert (figure.axes[0].lines[0].get_xdata() > 1).all()
+
+
+def test_evidence(rng):
+    figure = plots.evidence_figure({"x": np.arange(1.0, 21.0)}, alpha=0.1, change=10, first=5)
+    np.testing.assert_array_equal(drawn(figure)[0], np.column_stack([np.arange(5, 20), np.arange(6.0, 21.0)]))
+    assert figure.axes[0].lines[1].get_ydata()[0] == pytest.approx(10)
+
+
+def test_theory():
+    x = np.array([1.0, 2.0, 4.0])
+    panel = Panel(
+        "T", x, np.array([[1.0, 3.0], [2.0, 6.0], [4.0, 12.0]]), x, x**2, ((1.0, 0.0), (-1e-9, 0.0), (2.0, 0.0))
+    )
+    figure = plots.theory_figure([panel] * 4, "Shown: this. Not shown: that.")
+    np.testing.assert_array_equal(drawn(figure)[0], np.column_stack([x, 2 * x]))
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == [
+        "measured: slope 1.00 ± 0.00",
+        "Theorem 1 as printed: slope 0.00 ± 0.00",
+        "first principles: slope 2.00 ± 0.00",
+    ]
+    assert "Not shown" in figure.get_supxlabel()

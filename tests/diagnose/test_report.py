@@ -1,0 +1,173 @@
+"""Two files compared: the command as a user calls it, the numbers behind it, and what can be wrong with files."""
+
+import csv
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import conebandit as cb
+from conebandit.cli import app
+from conebandit.diagnose.report import shift_report
+from conebandit.diagnose.tables import Pair, TableError, read_pair
+
+DATA = Path(__file__).parents[2] / "docs" / "data"
+
+
+def write(path, header, rows):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+@pytest.fixture
+def run():
+    return lambda *args: CliRunner().invoke(app, ["shift", *(str(a) for a in args)])
+
+
+def test_two_real_samples(run, tmp_path):
+    page = tmp_path / "page.html"
+    result = run(
+        DATA / "randhie-site-2.csv", DATA / "randhie-site-6.csv", "--columns", "age, income,education", "--to", page
+    )
+    assert result.exit_code == 0, result.output
+    words = " ".join(result.output.split())
+    assert "income and education moved, income most (mean 8743 in the source, 6874 in the target)." in words
+    assert re.search(r"One target row is worth 1\.\d+ source rows \(95 % interval", words)
+    html = page.read_text()
+    assert html.count("data:image/png;base64,") == 2
+    assert not re.search(r"(src|href)=.?https?:", html)
+    for text in ("income and education moved", "Overlap map", "Which columns moved", "1/64"):
+        assert text in html
+
+
+def test_one_column_and_no_shift(run, tmp_path, rng):
+    files = [write(tmp_path / f"{name}.csv", ["x"], rng.random((400, 1))) for name in "ab"]
+    result = run(*files, "--to", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "No column moved more than chance allows." in result.output
+
+
+def test_the_numbers_are_those_of_rho(rng):
+    source, target = 10 + 5 * rng.random((300, 2)), 10 + 5 * rng.random((200, 2)) ** [1, 2]
+    report = shift_report(Pair(("a", "b"), source, target, ()))
+    assert [m.column for m in report.moved] == ["b", "a"]
+    both = np.vstack([source, target])
+    box = np.column_stack([both.min(axis=0), both.max(axis=0)])
+    across, within = (cb.rho(s, target, report.h, bounds=box) for s in (source, target))
+    assert report.exchange.value == pytest.approx(across.value / within.value)
+    assert max(across.empty, within.empty) <= 0.05
+    finer = [cb.rho(s, target, report.h / 2, bounds=box).empty for s in (source, target)]
+    assert max(finer) > 0.05
+    near = (np.abs(source[None] - target[:, None]) <= report.h * np.ptp(box, axis=1)).all(axis=2).sum(axis=1)
+    assert report.little_support == pytest.approx((near < 5).mean())
+    grid = np.sort(both[:, 1])
+    shares = [(t[:, 1] <= grid[:, None]).mean(axis=1) for t in (source, target)]
+    assert report.moved[0].distance == pytest.approx(np.abs(shares[0] - shares[1]).max())
+
+
+def test_a_far_target_is_a_lower_bound(rng):
+    report = shift_report(Pair(("a",), rng.random((100, 1)) * 0.1, 5 + rng.random((100, 1)), ()))
+    assert not report.overlaps
+    assert "worth at least" in report.sentences()[1]
+    assert all("at least" in row[1] for row in report.curve_rows()[1:])
+
+
+def test_many_columns_get_advice(rng):
+    report = shift_report(Pair(tuple("abcdef"), rng.random((100, 6)), rng.random((100, 6)), ()))
+    assert any("--columns" in sentence for sentence in report.sentences())
+
+
+def test_long_tables_are_thinned(rng, monkeypatch):
+    monkeypatch.setattr("conebandit.diagnose.report.MOST_ROWS", 50)
+    pair = Pair(("a",), rng.random((200, 1)), rng.random((70, 1)), ())
+    assert shift_report(pair).curve.value[-1] <= 51
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def good(tmp_path, rng):
+    rows = [[i, x, "red", 7] for i, x in enumerate(rng.random(40).tolist())]
+    return write(tmp_path / "good.csv", ["id", "x", "colour", "seven"], rows)
+
+
+def test_what_is_left_out_is_said(good, tmp_path, rng):
+    rows = [[x, "blue", 7, 1] for x in rng.random(30).tolist()] + [
+        ["", "blue", 7, 1],
+        [" NA", "red", 7, 1],
+        ["inf", "red", 7, 1],
+    ]
+    other = write(tmp_path / "other.csv", ["x", "colour", "seven", "extra"], rows)
+    pair = read_pair(good, other)
+    assert pair.columns == ("x",)
+    assert (pair.source.shape, pair.target.shape) == ((40, 1), (30, 1))
+    assert set(pair.notes) == {
+        "Column 'id' is not in both files.",
+        "Column 'extra' is not in both files.",
+        "Column 'colour' holds text and is left out.",
+        "Column 'seven' has the same value everywhere and is left out.",
+        "3 of 33 rows of other.csv have a missing value and are left out.",
+    }
+
+
+def bad_files(folder):
+    def file(name, text):
+        (folder / name).write_text(text)
+        return folder / name
+
+    numbers = "\n".join(str(i) for i in range(30))
+    yield file("nothing.csv", ""), "nothing.csv is empty"
+    yield file("header.csv", "x\n"), "header.csv is empty"
+    yield file("twice.csv", f"x,x\n{numbers}"), "has a column name twice in its header: x, x"
+    yield file("headless.csv", numbers), "seems to have no header: its first row is 0"
+    yield file("ragged.csv", "x,y\n1,2\n1\n"), "ragged.csv, row 3: 1 entries, but the header has 2"
+    yield file("short.csv", "x\n1\n2\n"), "short.csv has 2 complete rows in x; at least 20 are needed"
+    yield file("holes.csv", "x,id\n" + "1,\n" * 30), "Most values are missing in 'id': leave it out with --columns"
+    yield file("strangers.csv", "y\n1\n2\n"), "share no numeric column"
+    yield folder / "missing.csv", "missing.csv is not a file"
+    (folder / "latin.csv").write_bytes(b"x\n\xe9\n")
+    yield folder / "latin.csv", "not a CSV file in UTF-8"
+
+
+def test_bad_files_are_explained(good, tmp_path, run):
+    for path, message in bad_files(tmp_path):
+        result = run(good, path)
+        assert result.exit_code == 1
+        assert message in result.output, result.output
+        assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["nope"], "good.csv has no column 'nope'; it has id, x, colour, seven."),
+        (["colour"], "Column 'colour' of good.csv holds text"),
+        (["x", "x"], "must name each column once"),
+        ([], "must name each column once; got nothing"),
+        (["seven"], r"All columns \(seven\) are constant and equal in both files"),
+    ],
+)
+def test_wrong_columns(good, columns, message):
+    with pytest.raises(TableError, match=message):
+        read_pair(good, good, columns)
+
+
+def test_parquet_without_polars_says_what_to_install(good, tmp_path, monkeypatch):
+    path = tmp_path / "table.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(__import__("sys").modules, "polars", None)
+    with pytest.raises(TableError, match=r"conebandit\[data\]"):
+        read_pair(good, path)
+
+
+def test_parquet(tmp_path, rng):
+    polars = pytest.importorskip("polars")
+    x = rng.random(30)
+    polars.DataFrame({"x": x, "flag": x > 0.5, "word": ["a"] * 30}).write_parquet(tmp_path / "a.parquet")
+    pair = read_pair(tmp_path / "a.parquet", tmp_path / "a.parquet")
+    assert pair.columns == ("x", "flag")
+    np.testing.assert_array_equal(pair.source[:, 0], x)
