@@ -20,6 +20,7 @@ from conebandit.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
+from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
@@ -36,6 +37,7 @@ __all__ = [
     "BinnedElimination",
     "BinnedParetoUCB",
     "Cone",
+    "ConeKernel",
     "ConeTree",
     "Decision",
     "Front",

@@ -49,10 +49,13 @@ class CompiledPolicy:
     grows
         Arrays of the state with a growing number of rows: name to (position in ``size`` that counts the rows in use,
         most rows that one observation adds).
+    resized
+        Arrays of the state whose shape depends on what was learned.
     """
 
     kernels: ClassVar[Any]
     grows: ClassVar[dict[str, tuple[int, int]]] = {}
+    resized: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self, n_arms: int, cone: Cone, context_dim: int, *, seed: int, bounds: ArrayLike | None, **settings: Any
@@ -90,6 +93,7 @@ class CompiledPolicy:
         refuse_infinite(vector)
         self._make_room(1)
         self.kernels.learn(self._state, x, index, vector)
+        self._settle()
 
     def front(self, context: ArrayLike) -> Front:
         """Arms that the estimates at a context hold for undominated."""
@@ -113,7 +117,11 @@ class CompiledPolicy:
         while done < n:
             self._make_room(n - done)
             done = self.kernels.run(self._state, self._seed, x, outcomes, keys, done, arms, chances, active, reported)
+            self._settle()
         return arms, chances, active, reported
+
+    def _settle(self) -> None:
+        """What is to be done from time to time after an observation; the loop of a chunk must stop where it is due."""
 
     # ---- state --------------------------------------------------------------------------------------------------
 
@@ -157,8 +165,9 @@ class CompiledPolicy:
     def _from_state(cls, options: dict[str, Any], cone: Cone, arrays: storage.Arrays) -> Self:
         self = cls(cone=cone, **options)
         for name, like in self._state._asdict().items():
-            rows = 1 if name in cls.grows else 0  # the number of rows is free, the rest of the shape is not
-            if arrays[name].dtype != like.dtype or arrays[name].shape[rows:] != like.shape[rows:]:
+            free = like.ndim if name in cls.resized else 1 if name in cls.grows else 0  # axes of any length
+            array = arrays[name]
+            if array.dtype != like.dtype or array.ndim != like.ndim or array.shape[free:] != like.shape[free:]:
                 raise ValueError(f"array {name!r} does not fit")
         self._state = type(self._state)(**{name: np.ascontiguousarray(arrays[name]) for name in self._state._fields})
         return self

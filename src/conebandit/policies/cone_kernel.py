@@ -1,0 +1,320 @@
+"""The kernelised setting: Bayesian regression on shared spectral features, under the cone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit._validate import FloatArray
+from conebandit.cone import Cone
+from conebandit.kernels import spectral as kernels
+from conebandit.kernels import spectral_fit as fitting
+from conebandit.policies.base import as_count
+from conebandit.policies.compiled import CompiledPolicy
+
+DRAWS = 15  # posterior draws kept for each arm and metric; with the mean, a round number of columns
+GROWTH = 1.25  # the model is fitted anew whenever there are this many times as many observations
+LAST_FIT = (
+    250_000  # ... up to here: by then its prior has settled, and one more pass over the data would be a long pause
+)
+SMALL = 2000  # observations up to which a fit iterates SMALL_STEPS times on the prior
+SMALL_STEPS = 5
+WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this cannot be learned yet
+SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
+MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
+TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
+RECENT = 300  # contexts on which ties are counted
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """An arm that is out of the running at a context: by whom, and by how many posterior deviations on each facet."""
+
+    arm: int
+    by: int
+    margins: FloatArray
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """What led to the arms a context is offered.
+
+    ``relevance`` says how much each context coordinate matters (the most relevant one has 1), ``lengths`` over which
+    distance means change along it, ``noise`` the deviation of a reward around its mean; all learned, nan before the
+    first fit.
+    """
+
+    active: tuple[int, ...]
+    beaten: tuple[Beaten, ...]
+    relevance: FloatArray
+    lengths: FloatArray
+    noise: FloatArray
+    n_features: int
+
+
+class ConeKernel(CompiledPolicy):
+    """Bayesian regression with a learned kernel for each arm and metric, and posterior sampling under the cone.
+
+    Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
+    amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together.
+    In each round predictions are perturbed by a part of their uncertainty, and an arm on the front of the perturbed
+    predictions is played. Reported is the front of the predictions, without arms that merely tie with a better one.
+    Nothing needs to be known about scale, noise or smoothness. ``docs/kernel.md`` says how and why.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`; any number of coordinates.
+    n_features
+        Most features; fewer are used while the data cannot tell more apart. Cost grows with its square.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.smooth(n_arms=4, dim=3, relevant=1, change_point=500)
+    >>> policy = cb.ConeKernel(n_arms=4, cone=env.cone, context_dim=3)
+    >>> run = cb.simulate(policy, env, horizon=3000)
+    >>> run.average("play", after=1000) < 0.05
+    True
+    >>> run.policy.explain([0.5, 0.5, 0.5]).relevance.argmax()      # which coordinate matters
+    np.int64(0)
+    """
+
+    kernels: ClassVar[Any] = kernels
+    grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(("data", "chosen"), (kernels.OBSERVATIONS, 1))
+    resized: ClassVar[frozenset[str]] = frozenset({"orders", "parts", "weights", "covs", "prior"})
+
+    def __init__(
+        self,
+        n_arms: int,
+        cone: Cone,
+        context_dim: int,
+        *,
+        n_features: int = 128,
+        seed: int = 0,
+        bounds: ArrayLike | None = None,
+    ) -> None:
+        super().__init__(
+            n_arms, cone, context_dim, seed=seed, bounds=bounds, n_features=as_count(n_features, "n_features")
+        )
+        self._highest = int(kernels.highest_order(self.context_dim))
+        self._density = fitting.spectrum(self._highest)
+        self._candidates = _candidates(self.context_dim, self._highest)
+
+    def _fresh_state(self) -> kernels.State:
+        arms, metrics, dim = self.n_arms, self.n_objectives, self.context_dim
+        scales = np.zeros((4, metrics))
+        scales[kernels.SPREAD], scales[kernels.NOISE], scales[kernels.AMPLITUDE] = 1.0, 0.5, 0.5
+        return kernels.State(
+            size=np.array([0, 2 * arms, 0]),
+            orders=np.zeros((1, dim), dtype=np.int64),
+            parts=np.zeros((1, min(dim, 3)), dtype=np.int64),
+            weights=np.zeros((arms, metrics, 1, DRAWS + 1)),
+            covs=np.zeros((arms, metrics, 1, 1)),
+            prior=np.ones(1),
+            scales=scales,
+            relevance=np.full(dim, 1.0),
+            lengths=np.full(dim, int(np.argmin(np.abs(fitting.LENGTHS - 0.4)))),
+            levels=np.array([4.0, 0.0]),
+            counts=np.zeros((arms, metrics), dtype=np.int64),
+            data=np.zeros((0, dim + metrics)),
+            chosen=np.zeros(0, dtype=np.int64),
+            facets=self.cone.facets.copy(),
+        )
+
+    # ---- fitting ------------------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Fit the model anew if it is time."""
+        n = self.n_observations
+        if n < self._state.size[kernels.NEXT_FIT]:
+            return
+        normals = np.random.default_rng([int(self._seed), n])
+        for _ in range(SMALL_STEPS if n <= SMALL else 1):
+            if self._state.size[kernels.FITTED]:
+                self._learn_prior()
+            self._standardise()
+            self._fit(normals)
+        self._state.levels[kernels.TIE] = self._tie()
+        following = max(int(n * GROWTH), n + self.n_arms)
+        self._state.size[kernels.NEXT_FIT] = following if following <= LAST_FIT else np.iinfo(np.int64).max
+
+    def _learn_prior(self) -> None:
+        """One step of the iteration on noise, amplitudes, relevances and length scales, from the current posterior."""
+        s = self._state
+        means, variances = s.weights[..., 0], np.einsum("kmjj->kmj", s.covs)
+        full = s.scales[kernels.AMPLITUDE][:, None] * s.prior  # (M, D)
+        known = np.clip(1.0 - variances / full, 1e-6, 1.0)
+        count = s.counts.sum(axis=0)
+        freedom = np.maximum(count - known.sum(axis=(0, 2)), 0.2 * count)
+        squares = fitting.residuals(s, self._highest)
+        s.scales[kernels.NOISE] = np.where(count > 0, np.maximum(squares / np.maximum(freedom, 1e-9), 1e-5), 0.5)
+        varying = s.orders.any(axis=1)
+        weighed = (means[:, :, varying] ** 2 / s.prior[varying]).sum(axis=(0, 2))
+        amplitude = (1.0 + weighed) / (1.0 + known[:, :, varying].sum(axis=(0, 2)))
+        s.scales[kernels.AMPLITUDE] = np.clip(amplitude, 1e-3, MOST_VARIANCE)
+        moments = (means**2 / s.scales[kernels.AMPLITUDE][:, None]).sum(axis=(0, 1))
+        shares = known.sum(axis=(0, 1))
+        constant = (1.0 + moments[~varying].sum()) / (1.0 + shares[~varying].sum())
+        s.levels[kernels.CONSTANT] = np.clip(constant, 0.01, 10.0)
+        orders = s.orders[varying]
+        floor = self._floor(orders)
+        fitting.improve_prior(moments[varying], shares[varying], orders, floor, self._density, s.relevance, s.lengths)
+
+    def _standardise(self) -> None:
+        """Centre and spread of the rewards seen so far; what is measured in units of the spread is converted."""
+        s, dim = self._state, self.context_dim
+        rewards = s.data[: self.n_observations, dim:]
+        for m in range(self.n_objectives):
+            y = rewards[~np.isnan(rewards[:, m]), m]
+            if len(y):
+                largest = np.abs(y).max() or 1.0  # so that squares of huge rewards do not overflow
+                centre, spread = y.mean(), largest * (y / largest).std()
+                spread = spread if spread > 1e-12 * largest else largest
+                s.scales[[kernels.NOISE, kernels.AMPLITUDE], m] *= (
+                    (s.scales[kernels.SPREAD, m] / spread) ** 2 if (s.size[kernels.FITTED]) else 1.0
+                )
+                s.scales[kernels.CENTRE, m], s.scales[kernels.SPREAD, m] = centre, spread
+
+    def _ratio(self) -> float:
+        """Signal-to-noise ratio of a weight of unit prior variance, for an arm with its share of the observations."""
+        scales = self._state.scales
+        best = (scales[kernels.AMPLITUDE] / scales[kernels.NOISE]).max()
+        return float(best * self.n_observations / self.n_arms)
+
+    def _floor(self, orders: NDArray[np.int64]) -> FloatArray:
+        """Least prior variance of each feature: main effects of order 1 and 2 always stay in view."""
+        return np.where(_is_sentinel(orders), SENTINEL / self._ratio(), 1e-9)
+
+    def _prior_of(self, orders: NDArray[np.int64]) -> FloatArray:
+        """Prior variance of features, in units of the amplitude."""
+        s = self._state
+        prior = np.full(len(orders), 1.0 / (np.prod(1.0 + s.relevance) - 1.0))
+        for i in range(self.context_dim):
+            share = s.relevance[i] * self._density[s.lengths[i], orders[:, i]]
+            prior *= np.where(orders[:, i] > 0, share, 1.0)
+        prior = np.maximum(prior, self._floor(orders))
+        prior[~orders.any(axis=1)] = s.levels[kernels.CONSTANT]
+        return np.asarray(prior)
+
+    def _fit(self, normals: np.random.Generator) -> None:
+        """Choose the features that the data can tell apart, and compute the posterior from all samples."""
+        s = self._state
+        prior = self._prior_of(self._candidates)
+        ratio = self._ratio() * prior
+        ratio[_is_sentinel(self._candidates)] += 1e6
+        ratio[0] = np.inf  # the constant
+        size = min(int((ratio > WORTH_KEEPING).sum()), self.settings["n_features"])
+        chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
+        orders, prior = self._candidates[chosen], prior[chosen]
+        parts = _parts(orders, s.parts.shape[1], self._highest)
+        shape = (self.n_arms, self.n_objectives, size)
+        gram, cross = np.zeros((*shape, size)), np.zeros(shape)
+        fitting.sums(parts, self._highest, s.data, s.chosen, self.n_observations, s.scales, gram, cross)
+        covs, weights = np.empty_like(gram), np.empty((*shape, DRAWS + 1))
+        for k in range(self.n_arms):
+            for m in range(self.n_objectives):
+                full, noise = s.scales[kernels.AMPLITUDE, m] * prior, s.scales[kernels.NOISE, m]
+                z = normals.standard_normal((size, DRAWS))
+                fitting.posterior(gram[k, m], cross[k, m], full, noise, z, covs[k, m], weights[k, m])
+        self._state = s._replace(orders=orders, parts=parts, weights=weights, covs=covs, prior=prior)
+        self._state.size[kernels.FITTED] = 1
+
+    def _tie(self) -> float:
+        """How many posterior deviations an arm must be above another to be believed not to be tied with it.
+
+        If means vary freely, leads near 0 are no more frequent than others; an excess of them, with a normal law, is
+        ties (a two-groups model, Efron 2008). The lead at which both explanations are equally likely is the answer,
+        tempered, since a model that knows little sees ties everywhere.
+        """
+        near, far = fitting.tie_counts(self._state, self._highest, max(0, self.n_observations - RECENT))
+        density = (far + 2.0) / 4.0  # of leads, in deviations
+        ties = max(0.0, (near - 2.0 * density) / 0.68)
+        lead = 0.0
+        while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
+            lead += 0.05
+        return TIE_WEIGHT * lead - TIE_OFFSET
+
+    # ---- what it knows ------------------------------------------------------------------------------------------
+
+    @property
+    def n_features(self) -> int:
+        """Number of features in use."""
+        return len(self._state.orders)
+
+    @property
+    def noise(self) -> FloatArray:
+        """Shape (M,), deviation of rewards around their means, as learned; nan before the first fit."""
+        s = self._state
+        learned = s.scales[kernels.SPREAD] * np.sqrt(s.scales[kernels.NOISE])
+        return np.where(s.size[kernels.FITTED], learned, np.nan)
+
+    def explain(self, context: ArrayLike) -> KernelExplanation:
+        """Arms in the running at a context, what beats the others, and what was learned about the context.
+
+        Parameters
+        ----------
+        context
+            Shape (d,), within the bounds.
+        """
+        decision = self.decide(context, key=0)  # all arms are in the running until the first fit
+        means, radii = np.empty((2, self.n_arms, self.n_objectives))
+        kernels.estimate(self._state, self.box.point(context), means, radii)
+        facets, out = self.cone.facets, []
+        for b in np.flatnonzero(~decision.mask):
+            y, deviations = means @ facets.T, 0.5 * np.sqrt(radii**2 @ (facets**2).T)
+            margins = (y - y[b]) / np.sqrt(deviations**2 + deviations[b] ** 2)
+            margins[b] = -np.inf
+            by = int(np.argmax(margins.min(axis=1)))
+            out.append(Beaten(arm=int(b), by=by, margins=margins[by]))
+        fitted = bool(self._state.size[kernels.FITTED])
+        relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
+        return KernelExplanation(
+            active=decision.active,
+            beaten=tuple(out),
+            relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
+            lengths=fitting.LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
+            noise=self.noise,
+            n_features=self.n_features,
+        )
+
+
+def _candidates(dim: int, highest: int) -> NDArray[np.int64]:
+    """Orders of all features that may be chosen: the constant, main effects, interactions of two and of three.
+
+    Interactions have lower orders in more coordinates, so that there are a few thousand candidates at most.
+    """
+    most = {1: highest, 2: 15 if dim <= 3 else 8 if dim <= 8 else 3 if dim <= 20 else 1, 3: 4 if dim <= 8 else 0}
+    rows = [np.zeros((1, dim), dtype=np.int64)]
+    for size in range(1, min(dim, 3) + 1):
+        orders = np.array(list(product(range(1, most[size] + 1), repeat=size)), dtype=np.int64)
+        if len(orders):
+            kept = orders[orders.prod(axis=1) <= (150 if dim <= 2 else 40)]
+            for coordinates in combinations(range(dim), size):
+                block = np.zeros((len(kept), dim), dtype=np.int64)
+                block[:, coordinates] = kept
+                rows.append(block)
+    return np.concatenate(rows)
+
+
+def _is_sentinel(orders: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Main effects of order 1 and 2."""
+    return np.asarray(((orders > 0).sum(axis=1) == 1) & (orders.sum(axis=1) <= 2))
+
+
+def _parts(orders: NDArray[np.int64], most: int, highest: int) -> NDArray[np.int64]:
+    """Features as positions in the table of one-dimensional cosines: (D, d) -> (D, ``most``)."""
+    parts = np.zeros((len(orders), most), dtype=np.int64)
+    for feature, row in enumerate(orders):
+        coordinates = np.flatnonzero(row)
+        parts[feature, : len(coordinates)] = 1 + coordinates * highest + row[coordinates] - 1
+    return parts
+
+
+def _normal_density(x: float) -> float:
+    return math.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
