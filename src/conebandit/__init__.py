@@ -22,6 +22,7 @@ from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.default import default_policy
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
 from conebandit.policies.neighbours import NeighbourParetoUCB
@@ -57,6 +58,7 @@ __all__ = [
     "additive_gap",
     "check_environment",
     "check_policy",
+    "default_policy",
     "dominance_distance",
     "environments",
     "gap",

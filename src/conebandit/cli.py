@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +21,14 @@ reproduce = typer.Typer(invoke_without_command=True, help="Reproduce the paper's
 app.add_typer(reproduce, name="reproduce")
 
 Folder = Annotated[Path, typer.Option("--to", help="Folder for figures and data; made if it is missing.")]
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_HasName)
 
 
 def main() -> None:
@@ -38,6 +47,55 @@ def conebandit(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
 ) -> None:
     """Contextual bandits with vector rewards, a preference cone and a shifting population."""
+
+
+@app.command()
+def bench(
+    to: Folder = Path("bench"),
+    quick: Annotated[bool, typer.Option("--quick", help="One seed and 22,000 rounds: about a minute.")] = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
+    horizon: Annotated[int, typer.Option(min=1, help="Rounds of a run.")] = 50_000,
+    jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
+    policy: Annotated[list[str] | None, typer.Option(help="Only this policy (repeat for more).")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this environment (repeat for more).")] = None,
+) -> None:
+    """Compare policies over the suite of environments; prints and writes a leaderboard (JSON and Markdown)."""
+    from conebandit.experiments import bench as runs  # noqa: PLC0415  (compiles many kernels)
+    from conebandit.experiments import leaderboard, suite  # noqa: PLC0415
+
+    contenders = _named(policy, runs.CONTENDERS, "--policy")
+    tasks = _named(task, suite.SUITE, "--task")
+    if quick:
+        seeds, horizon = 1, runs.QUICK_HORIZON
+    start = time.perf_counter()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        bar = progress.add_task("runs", total=len(contenders) * len(tasks) * seeds)
+        rows = runs.run_suite(
+            tasks=tasks,
+            contenders=contenders,
+            horizon=horizon,
+            seeds=range(seeds),
+            n_jobs=jobs or -1,
+            done=lambda: progress.advance(bar),
+        )
+    about = leaderboard.describe(horizon, time.perf_counter() - start, quick=quick, seeds=seeds)
+    to.mkdir(parents=True, exist_ok=True)
+    (to / "leaderboard.json").write_text(leaderboard.to_json(rows, about))
+    (to / "leaderboard.md").write_text(leaderboard.to_markdown(rows, about))
+    console = Console()
+    for table in leaderboard.rich_tables(rows):
+        console.print(table)
+    console.print(f"Written: {to / 'leaderboard.json'} and {to / 'leaderboard.md'}, after {about['seconds']} s.")
+
+
+def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Sequence[Named]:
+    """The things with these names, or all; an unknown name ends the command with a list of the known ones."""
+    known = {thing.name: thing for thing in things}
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"there is no {unknown[0]!r}; choose from {', '.join(known)}.", param_hint=option)
+    return [known[name] for name in names or known]
 
 
 @reproduce.callback()

@@ -1,0 +1,235 @@
+"""From runs to a leaderboard: means and standard errors, ranks by score, and how far ahead the default policy is."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from conebandit.experiments.bench import CONTENDERS, DEFAULT, PRINTED, Row
+from conebandit.experiments.suite import SUITE
+from conebandit.regret import SERIES
+
+COVERAGE_WEIGHT = 0.1  # a tenth of how wrong the picture of the trade-off is, beside what bad plays cost
+QUANTITIES = ("score", *SERIES)
+BASELINES = tuple(contender.name for contender in CONTENDERS if contender.baseline)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A policy in one task: mean and standard error over seeds of the score and of every series."""
+
+    task: str
+    policy: str
+    runs: int
+    mean: dict[str, float]
+    error: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The default policy against the best baseline of each task, by ratio; below 1 is better.
+
+    ``play`` compares with baselines whose coverage is at most twice the default's only (play alone is won by never
+    exploring); nan where there is none.
+    """
+
+    task: str
+    score: float
+    coverage: float
+    play: float
+    play_to_printed: float
+
+
+def standings(rows: Iterable[Row]) -> list[Standing]:
+    """Means and standard errors, task by task, best score first.
+
+    Examples
+    --------
+    >>> run = {"task": "a", "policy": "b", "seed": 0, "play": 0.02, "front": 0.1, "coverage": 0.3,
+    ...        "recall": 1.0, "precision": 1.0, "lost": 0.0}
+    >>> round(standings([run])[0].mean["score"], 3)
+    0.05
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        score = row["play"] + COVERAGE_WEIGHT * row["coverage"]
+        groups.setdefault((row["task"], row["policy"]), []).append({**row, "score": score})
+    found = []
+    for (task, policy), runs in groups.items():
+        values = np.array([[run[name] for name in QUANTITIES] for run in runs])
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.zeros(len(QUANTITIES))
+        mean = dict(zip(QUANTITIES, values.mean(axis=0).tolist(), strict=True))
+        found.append(Standing(task, policy, len(runs), mean, dict(zip(QUANTITIES, error.tolist(), strict=True))))
+    tasks = list(dict.fromkeys(standing.task for standing in found))
+    return sorted(found, key=lambda standing: (tasks.index(standing.task), standing.mean["score"]))
+
+
+def comparisons(table: Sequence[Standing]) -> list[Comparison]:
+    """The default policy against the best baseline, in every task that has both."""
+    by_task: dict[str, dict[str, Standing]] = {}
+    for standing in table:
+        by_task.setdefault(standing.task, {})[standing.policy] = standing
+    found = []
+    for task, policies in by_task.items():
+        rivals = [policies[name].mean for name in BASELINES if name in policies]
+        if DEFAULT not in policies or not rivals:
+            continue
+        ours = policies[DEFAULT].mean
+        near = [rival["play"] for rival in rivals if rival["coverage"] <= 2.0 * ours["coverage"]]
+        printed = policies[PRINTED].mean["play"] if PRINTED in policies else np.nan
+        found.append(
+            Comparison(
+                task,
+                score=ours["score"] / min(rival["score"] for rival in rivals),
+                coverage=ours["coverage"] / min(rival["coverage"] for rival in rivals),
+                play=ours["play"] / min(near) if near else float("nan"),
+                play_to_printed=ours["play"] / printed,
+            )
+        )
+    return found
+
+
+def summary(found: Sequence[Comparison]) -> dict[str, tuple[float, float]]:
+    """Geometric mean over tasks, and the worst task, of every ratio; tasks without one are left out."""
+    result = {}
+    for name in ("score", "coverage", "play", "play_to_printed"):
+        ratios = np.array([getattr(comparison, name) for comparison in found])
+        ratios = ratios[np.isfinite(ratios)]
+        result[name] = (float(np.exp(np.log(ratios).mean())), float(ratios.max())) if len(ratios) else (np.nan, np.nan)
+    return result
+
+
+def mean_ranks(table: Sequence[Standing]) -> dict[str, float]:
+    """Average place of each policy by score over the tasks, best first."""
+    places: dict[str, list[int]] = {}
+    for task in dict.fromkeys(standing.task for standing in table):
+        for place, standing in enumerate([s for s in table if s.task == task], start=1):
+            places.setdefault(standing.policy, []).append(place)
+    return dict(sorted(((name, float(np.mean(p))) for name, p in places.items()), key=lambda item: item[1]))
+
+
+# ---- as files and tables --------------------------------------------------------------------------------------------
+
+
+def describe(horizon: int, seconds: float, *, quick: bool, seeds: int) -> dict[str, Any]:
+    """How the runs were made: command, machine, versions."""
+    command = "conebandit bench --quick" if quick else f"conebandit bench --seeds {seeds} --horizon {horizon}"
+    return {
+        "command": command,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
+        "horizon": horizon,
+        "seconds": round(seconds),
+    }
+
+
+def to_json(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
+    """All runs, and what is computed from them, with how they were made."""
+    table = standings(rows)
+    found = comparisons(table)
+    data = {
+        **about,
+        "summary": {name: {"geometric mean": g, "worst": w} for name, (g, w) in summary(found).items()},
+        "comparisons": [asdict(comparison) for comparison in found],
+        "runs": list(rows),
+    }
+    return json.dumps(data, indent=1).replace("NaN", "null") + "\n"
+
+
+def read_rows(path: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Runs and description from a file that :func:`to_json` wrote."""
+    data = json.loads(path.read_text())
+    about = {name: data[name] for name in ("command", "date", "machine", "versions", "horizon", "seconds")}
+    return data["runs"], about
+
+
+def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
+    """The leaderboard page."""
+    table = standings(rows)
+    found = comparisons(table)
+    seeds = len({row["seed"] for row in rows})
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    lines = [
+        "# Leaderboard",
+        "",
+        f"Made by `{about['command']}` on {about['date']} ({about['machine']}; {versions}): {about['horizon']:,} "
+        f"rounds, {seeds} seeds, {about['seconds'] / 60:.0f} minutes. Do not edit: it is generated.",
+        "",
+        "Averages per round after the last shift. **score = play + 0.1 coverage**: what bad plays cost, plus a tenth "
+        "of how wrong the picture of the trade-off is. Smaller is better, except for recall and precision. Baselines "
+        "have their constants from the development suite ([tuning](../benchmarks/results/tuning.md)).",
+        "",
+        "## The default policy against the best baseline of each task",
+        "",
+        *_comparison_lines(found),
+        "",
+        "## All policies",
+        "",
+        "| policy | what it is | mean rank by score |",
+        "| --- | --- | --- |",
+    ]
+    what = {contender.name: contender.about for contender in CONTENDERS}
+    lines += [f"| {name} | {what.get(name, '')} | {rank:.1f} |" for name, rank in mean_ranks(table).items()]
+    described = {task.name: task.about for task in SUITE}
+    for task in dict.fromkeys(standing.task for standing in table):
+        lines += ["", f"## {task}: {described.get(task, '')}", "", "| policy | " + " | ".join(QUANTITIES) + " |"]
+        lines += ["| --- |" + " --- |" * len(QUANTITIES)]
+        for s in table:
+            if s.task == task:
+                lines.append(f"| {s.policy} | " + " | ".join(_cell(s, name) for name in QUANTITIES) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _comparison_lines(found: Sequence[Comparison]) -> list[str]:
+    lines = ["| task | score | coverage | play | play to the printed rule |", "| --- | --- | --- | --- | --- |"]
+    for c in found:
+        lines.append(
+            f"| {c.task} | {c.score:.2f} | {c.coverage:.2f} | {_ratio(c.play)} | {_ratio(c.play_to_printed)} |"
+        )
+    total = summary(found)
+    for index, name in enumerate(("geometric mean", "worst")):
+        cells = " | ".join(_ratio(total[key][index]) for key in ("score", "coverage", "play", "play_to_printed"))
+        lines.append(f"| **{name}** | {cells} |")
+    return lines
+
+
+def _ratio(value: float) -> str:
+    return "none comparable" if np.isnan(value) else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+def _cell(standing: Standing, name: str) -> str:
+    return f"{standing.mean[name]:.4f} ± {standing.error[name]:.4f}"
+
+
+def rich_tables(rows: Sequence[Row]) -> list[Table]:
+    """One table for each task and one for the comparison, for the terminal."""
+    table = standings(rows)
+    shown = []
+    for task in dict.fromkeys(standing.task for standing in table):
+        one = Table(title=task, title_justify="left")
+        for column in ("policy", *QUANTITIES):
+            one.add_column(column, justify="left" if column == "policy" else "right")
+        for s in table:
+            if s.task == task:
+                one.add_row(s.policy, *(f"{s.mean[name]:.4f}" for name in QUANTITIES))
+        shown.append(one)
+    ratios = Table(title="default policy to the best baseline", title_justify="left")
+    for line, text in enumerate(_comparison_lines(comparisons(table))):
+        cells = [cell.strip(" *") for cell in text.strip("|").split("|")]
+        if line == 0:
+            for cell in cells:
+                ratios.add_column(cell)
+        elif line > 1:
+            ratios.add_row(*cells)
+    return [*shown, ratios]

@@ -1,0 +1,43 @@
+"""The policy we recommend."""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from conebandit.cone import Cone, as_cone
+from conebandit.policies.adaptive_tree import AdaptiveTree
+from conebandit.policies.base import as_count
+from conebandit.policies.cone_kernel import ConeKernel
+from conebandit.policies.cone_tree import ConeTree
+
+# The kernel keeps a matrix of n_features^2 numbers for each arm and metric; beyond this many of them, 130 MB, the tree.
+MOST_MODELS = 1000
+
+
+def default_policy(
+    n_arms: int, cone: Cone, context_dim: int, seed: int = 0, *, bounds: ArrayLike | None = None
+) -> ConeKernel | AdaptiveTree:
+    """The policy that we recommend for a problem of this size, by evidence.
+
+    ``ConeKernel`` learns fastest in every environment of the suite (``docs/which-policy.md``). Its memory and the time
+    of a fit grow with the number of arms times metrics, so for more than a thousand of those it is
+    ``ConeTree(preset="adaptive")``.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.default_policy(n_arms=10, cone=cb.Cone.orthant(2), context_dim=3)
+    >>> type(policy).__name__
+    'ConeKernel'
+    """
+    models = as_count(n_arms, "n_arms") * as_cone(cone).dim
+    if models <= MOST_MODELS:
+        return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds)
+    tree = ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds)
+    assert isinstance(tree, AdaptiveTree)
+    return tree
