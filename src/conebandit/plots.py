@@ -153,6 +153,33 @@ def change_point_figure(
         return figure
 
 
+def shift_effect_figure(
+    panels: Mapping[str, Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]], *, xlabel: str
+) -> Figure:
+    """One panel for each quantity; for each policy its mean, with one standard error, against source rounds.
+
+    Parameters
+    ----------
+    panels
+        Title of the panel to its curves: name of the policy to (source rounds, mean, standard error).
+    xlabel
+        What is on the horizontal axis.
+    """
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+        axes = np.atleast_1d(figure.subplots(1, len(panels)))
+        for ax, (title, curves) in zip(axes, panels.items(), strict=True):
+            for colour, (name, (rounds, mean, error)) in zip(COLOURS, curves.items(), strict=False):
+                places = np.arange(len(rounds))  # the first number of rounds may be 0: no logarithm
+                ax.errorbar(places, mean, error, color=colour, marker="o", ms=4, capsize=3, label=name)
+            ax.set_xticks(places, [f"{n:,.0f}" for n in rounds])
+            ax.set_ylim(bottom=0.0)
+            ax.set_title(title)
+            ax.set_xlabel(xlabel)
+        axes[0].legend(frameon=False)
+        return figure
+
+
 def gap_figure(points: FloatArray, cone: Cone, arm: int, labels: Sequence[str]) -> Figure:
     """The gap and the distances between fronts, as a schematic with real numbers.
 

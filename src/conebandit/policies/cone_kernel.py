@@ -22,8 +22,7 @@ GROWTH = 1.25  # the model is fitted anew whenever there are this many times as 
 LAST_FIT = (
     250_000  # ... up to here: by then its prior has settled, and one more pass over the data would be a long pause
 )
-SMALL = 2000  # observations up to which a fit iterates SMALL_STEPS times on the prior
-SMALL_STEPS = 5
+SMALL, STEPS = 2000, (5, 2)  # steps of the iteration on the prior, up to and beyond this many observations
 WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this cannot be learned yet
 SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
 MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
@@ -135,7 +134,7 @@ class ConeKernel(CompiledPolicy):
         if n < self._state.size[kernels.NEXT_FIT]:
             return
         normals = np.random.default_rng([int(self._seed), n])
-        for _ in range(SMALL_STEPS if n <= SMALL else 1):
+        for _ in range(STEPS[0] if n <= SMALL else STEPS[1]):
             if self._state.size[kernels.FITTED]:
                 self._learn_prior()
             self._standardise()

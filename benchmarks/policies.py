@@ -1,0 +1,94 @@
+"""Time of the policies that learn: the adaptive tree and the kernel, in ``simulate`` and step by step.
+
+    python benchmarks/policies.py
+
+K = 10 arms, M = 2 objectives, d = 2, 20,000 rounds, one core; the fastest of a few turns counts. The kernel is timed
+where few features are needed (a smooth environment) and where it uses all 128 (one with a short length scale).
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import conebandit as cb
+from conebandit.environments.base import World
+from conebandit.environments.noise import Gaussian
+from report import Report
+
+ROUNDS, STEPS, TURNS = 20_000, 4000, 4
+WANTED = {"tree, adaptive": (10.0, 25.0), "kernel": (60.0, 90.0)}  # microseconds: simulate, step by step
+HERE = Path(__file__).resolve().parent
+
+
+def contenders(env: World) -> dict[str, Any]:
+    size = (env.n_arms, env.cone, env.context_dim)
+    return {"tree, adaptive": cb.ConeTree(*size, preset="adaptive"), "kernel": cb.ConeKernel(*size)}
+
+
+def fastest(action: Callable[[], int]) -> float:
+    """Microseconds a round."""
+    action()
+    times = []
+    for _ in range(TURNS):
+        start = time.perf_counter()
+        rounds = action()
+        times.append((time.perf_counter() - start) / rounds)
+    return 1e6 * min(times)
+
+
+def step_by_step(policy: Any, env: World) -> int:
+    """Decide and observe, from the first round on, as a caller would."""
+    learner, rng = policy.copy(), np.random.default_rng(0)
+    contexts = env.contexts(rng, STEPS, 0)
+    outcomes = env.rewards(rng, env.means(contexts))
+    for i in range(STEPS):
+        arm = learner.decide(contexts[i], i).arm
+        learner.observe(contexts[i], arm, outcomes[i, arm])
+    return STEPS
+
+
+def simulate(policy: Any, env: World) -> int:
+    cb.simulate(policy, env, ROUNDS)
+    return ROUNDS
+
+
+def main() -> None:
+    report = Report(
+        title="Policies that learn: microseconds a round (K = 10, M = 2, d = 2)",
+        command="python benchmarks/policies.py",
+        versions={name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
+        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+    )
+    worlds = {
+        "smooth": cb.environments.smooth(n_arms=10),
+        "rough": cb.environments.smooth(n_arms=10, length_scale=0.06, noise=Gaussian(0.1)),
+    }
+    for world, env in worlds.items():
+        for name, policy in contenders(env).items():
+            features = cb.simulate(policy, env, ROUNDS).policy
+            for task, action, wanted in zip(
+                ("simulate", "step by step"), (simulate, step_by_step), WANTED[name], strict=True
+            ):
+                microseconds = fastest(lambda action=action, policy=policy, env=env: action(policy, env))  # type: ignore[misc]
+                report.add(
+                    environment=world,
+                    policy=name,
+                    features=getattr(features, "n_features", None),
+                    task=task,
+                    microseconds=microseconds,
+                    wanted=f"< {wanted:g} us",
+                    reached=microseconds < wanted,
+                )
+    report.show()
+    report.write(HERE / "results" / "policies")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""ConeKernel: contract, a plain posterior, exact chances, state, what it learns, bad and extreme input."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.kernels import spectral
+from conebandit.kernels.spectral import AMPLITUDE, CENTRE, NOISE, SPREAD
+from conebandit.simulate import step_by_step
+
+CONES = {
+    "orthant": cb.Cone.orthant(2),
+    "narrow": cb.Cone.from_rays([[1, 0.6], [0.6, 1]]),
+    "half-plane": cb.Cone.from_weights([[1, 2]]),
+    "scalar": cb.Cone.orthant(1),
+    "three": cb.Cone.orthant(3),
+}
+
+
+def rounds(n_arms, metrics, dim, n, seed=3):
+    """Contexts, outcomes of all arms (some not known) and keys."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, dim))
+    slopes = rng.normal(size=(n_arms, metrics, dim))
+    outcomes = 0.5 + np.einsum("kmd,nd->nkm", slopes, x) + 0.3 * rng.standard_normal((n, n_arms, metrics))
+    outcomes[rng.random(outcomes.shape) < 0.1] = np.nan
+    return x, outcomes, np.arange(n, dtype=np.uint64)
+
+
+def trained(n=400, *, n_arms=3, cone="orthant", dim=2, seed=3, **options):
+    policy = cb.ConeKernel(n_arms, CONES[cone], dim, **options)
+    policy.run_chunk(*rounds(n_arms, CONES[cone].dim, dim, n, seed))
+    return policy
+
+
+@pytest.mark.parametrize(
+    ("n_arms", "cone", "dim"),
+    [(3, "orthant", 1), (4, "narrow", 2), (2, "half-plane", 3), (1, "scalar", 2), (3, "three", 8), (2, "orthant", 30)],
+)
+def test_contract(n_arms, cone, dim):
+    cb.check_policy(cb.ConeKernel(n_arms, CONES[cone], dim))
+
+
+@pytest.mark.parametrize(("n_arms", "cone", "dim"), [(3, "orthant", 1), (4, "narrow", 2), (3, "three", 4)])
+def test_compiled_loop_decides_as_step_by_step(n_arms, cone, dim):
+    data = rounds(n_arms, CONES[cone].dim, dim, 300)
+    one, other = (cb.ConeKernel(n_arms, CONES[cone], dim, seed=5) for _ in range(2))
+    for a, b in zip(one.run_chunk(*data), step_by_step(other, *data), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name, array in one.state().items():
+        np.testing.assert_array_equal(array, other.state()[name], err_msg=name)
+
+
+def plain_features(orders, contexts):
+    """Products of cosines, written out."""
+    u = (contexts + spectral.PAD) / (1 + 2 * spectral.PAD)
+    return np.array(
+        [[math.prod(math.sqrt(2) * math.cos(math.pi * j * v) for j, v in zip(row, x, strict=True) if j)
+          for row in orders.tolist()] for x in u.tolist()]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
+def test_posterior_is_that_of_all_samples(cone, dim):
+    policy = trained(cone=cone, dim=dim)  # the last fit was some way back, so updates are tested as well
+    s = policy.state()
+    phi, metrics = plain_features(s["orders"], s["data"][:, :dim]), CONES[cone].dim
+    assert s["size"][spectral.NEXT_FIT] > 400
+    for k, m in itertools.product(range(3), range(metrics)):
+        y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
+        seen = (s["chosen"] == k) & ~np.isnan(y)
+        assert s["counts"][k, m] == seen.sum()
+        precision = phi[seen].T @ phi[seen] / s["scales"][NOISE, m]
+        precision += np.diag(1 / (s["scales"][AMPLITUDE, m] * s["prior"]))
+        cov = np.linalg.inv(precision)
+        np.testing.assert_allclose(s["covs"][k, m], cov, rtol=1e-6, atol=1e-9)
+        mean = cov @ (phi[seen].T @ y[seen]) / s["scales"][NOISE, m]
+        np.testing.assert_allclose(s["weights"][k, m, :, 0], mean, rtol=1e-6, atol=1e-8)
+
+
+def test_draws_follow_the_posterior():
+    # Standardised by the root of the covariance, 15 x 3 x 2 draws of D weights are standard normal up to the steps
+    # since the last fit; the mean square of n of them is within 1 +- 5 sqrt(2 / n) but for one run in a million.
+    s = trained(n=600).state()
+    squares = []
+    for k, m in itertools.product(range(3), range(2)):
+        root = np.linalg.cholesky(s["covs"][k, m])
+        squares.append(np.linalg.solve(root, s["weights"][k, m, :, 1:] - s["weights"][k, m, :, :1]) ** 2)
+    n = np.size(squares)
+    assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / n)
+
+
+def test_chances_are_those_of_the_draw():
+    policy, x, keys = trained(n=150, n_arms=5, cone="narrow"), [0.3, 0.8], 4000
+    decisions = [policy.decide(x, key) for key in range(keys)]
+    chances = {d.arm: d.propensity for d in decisions}
+    assert len(chances) > 1, "a context at which something is left to be drawn"
+    for arm, chance in chances.items():
+        share = np.mean([d.arm == arm for d in decisions])
+        assert abs(share - chance) < 5 * math.sqrt(chance * (1 - chance) / keys) + 1e-12
+    assert sum(chances.values()) == pytest.approx(1.0, abs=0.02)
+
+
+def test_save_and_load_go_on_alike(tmp_path):
+    policy = trained(dim=3)
+    policy.save(tmp_path / "kernel.npz")
+    again = cb.load_policy(tmp_path / "kernel.npz")
+    more = rounds(3, 2, 3, 500, seed=9)
+    for a, b in zip(policy.run_chunk(*more), again.run_chunk(*more), strict=True):
+        np.testing.assert_array_equal(a, b)
+    for name, array in policy.state().items():
+        np.testing.assert_array_equal(array, again.state()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("scale", [2.0**40, 2.0**-40])
+def test_scale_of_the_rewards_does_not_matter(scale):
+    x, outcomes, keys = rounds(4, 2, 2, 500)
+    small, large = (cb.ConeKernel(4, CONES["narrow"], 2) for _ in range(2))
+    for a, b in zip(small.run_chunk(x, outcomes, keys), large.run_chunk(x, scale * outcomes, keys), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
+def test_extreme_and_constant_rewards(scale):
+    x, outcomes, keys = rounds(3, 2, 2, 200)
+    for values in (scale * outcomes, np.full_like(outcomes, scale), np.full_like(outcomes, np.nan)):
+        policy = cb.ConeKernel(3, CONES["orthant"], 2)
+        _, chances, _, reported = policy.run_chunk(x, values, keys)
+        assert ((chances > 0) & (chances <= 1 + 1e-12)).all()
+        assert reported.any(axis=1).all()
+
+
+def test_a_coordinate_that_does_not_matter_is_found_out():
+    for seed in range(5):
+        env = cb.environments.smooth(n_arms=4, dim=4, relevant=1, change_point=500, seed=200 + seed)
+        run = cb.simulate(cb.ConeKernel(4, env.cone, 4), env, 4000, seed=seed)
+        told = run.policy.explain([0.5] * 4)
+        assert told.relevance[0] == 1.0
+        assert told.relevance[1:].max() < 0.1, told.relevance
+        np.testing.assert_allclose(told.noise, 0.3, rtol=0.1)
+
+
+def test_learns_sooner_than_bins_and_chance():
+    env = cb.environments.smooth(n_arms=6, dim=2, change_point=1000, seed=77)
+    make = {"kernel": cb.ConeKernel, "bins": cb.BinnedParetoUCB, "random": cb.RandomArm}
+    score = {}
+    for name, policy in make.items():
+        runs = [cb.simulate(policy(6, env.cone, 2), env, 5000, seed=seed) for seed in range(3)]
+        score[name] = np.mean([r.average("play", after=1000) + 0.1 * r.average("coverage", after=1000) for r in runs])
+    assert score["kernel"] < 0.7 * score["bins"] < 0.7 * score["random"]
+
+
+def test_arms_that_merely_tie_are_not_reported():
+    """Two metrics at a floor: arm 1 equals arm 0 in one and is clearly worse in the other."""
+    rng = np.random.default_rng(0)
+    means = np.array([[0.1, 0.9], [0.1, 0.5], [0.8, 0.1]])
+    policy = cb.ConeKernel(3, cb.Cone.orthant(2), 1)
+    contexts = rng.random((6000, 1))
+    outcomes = means + 0.1 * rng.standard_normal((6000, 3, 2))
+    reported = policy.run_chunk(contexts, outcomes, np.arange(6000, dtype=np.uint64))[3]
+    wrong = reported[2000:, 1].mean()
+    assert wrong < 0.3, "the front of the estimates has the tied arm half of the time"
+    assert reported[2000:, [0, 2]].mean() > 0.98
+
+
+def plain_report(y, sd, tie):
+    """The rule of the docstring, pair by pair."""
+    kept = []
+    for b in range(len(y)):
+        leads = [(y[a] - y[b]) / np.sqrt(sd[a] ** 2 + sd[b] ** 2) for a in range(len(y)) if a != b]
+        kept.append(not any(t.min() > -tie and (t.max() > 2 or t.min() > 0) for t in leads))
+    return np.array(kept)
+
+
+@pytest.mark.parametrize("tie", [-0.1, 0.0, 0.7, 1.5])
+def test_report_equals_its_twin(tie):
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        y, sd = rng.normal(size=(6, 2)), rng.uniform(0.05, 0.8, (6, 2))
+        reported = np.empty(6, dtype=np.bool_)
+        spectral.report(y, sd**2, tie, reported)
+        expected = plain_report(y, sd, tie)
+        assert expected.any()
+        np.testing.assert_array_equal(reported, expected)
+
+
+def test_explain_says_what_beats_an_arm():
+    means = np.array([[0.9, 0.9], [0.1, 0.1]])
+    rng = np.random.default_rng(0)
+    policy = cb.ConeKernel(2, cb.Cone.orthant(2), 1)
+    policy.run_chunk(rng.random((500, 1)), means + 0.05 * rng.standard_normal((500, 2, 2)), np.arange(500, dtype="u8"))
+    told = policy.explain([0.5])
+    assert told.active == (0,)
+    assert (told.beaten[0].arm, told.beaten[0].by) == (1, 0)
+    assert (told.beaten[0].margins > spectral.OUT).all()
+
+
+def test_bad_input_changes_nothing():
+    policy = trained()
+    before = policy.state()
+    for bad in (
+        lambda: policy.observe([0.5, 1.5], 0, [1.0, 1.0]),
+        lambda: policy.observe([0.5, 0.5], 3, [1.0, 1.0]),
+        lambda: policy.observe([0.5, 0.5], 0, [np.inf, 1.0]),
+        lambda: policy.decide([0.5, np.nan], 0),
+    ):
+        with pytest.raises(ValueError, match="must"):
+            bad()
+    for name, array in policy.state().items():
+        np.testing.assert_array_equal(array, before[name])
+    with pytest.raises(ValueError, match="n_features must be a positive integer"):
+        cb.ConeKernel(3, CONES["orthant"], 2, n_features=0)
+
+
+def test_default_policy_by_size():
+    assert isinstance(cb.default_policy(10, CONES["orthant"], 8), cb.ConeKernel)
+    large = cb.default_policy(600, CONES["orthant"], 2, seed=3)
+    assert isinstance(large, cb.ConeTree)
+    assert large.preset == "adaptive"
+    with pytest.raises(ValueError, match="n_arms must be"):
+        cb.default_policy(0, CONES["orthant"], 2)
