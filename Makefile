@@ -8,7 +8,7 @@ help:
 	@echo "make demo   install into .venv and reproduce the paper (folder reproduction/)"
 	@echo "make test   install the dev extra, then every check and every test"
 	@echo "make lint   ruff, mypy --strict and the import contracts only"
-	@echo "make bench  compare speed with peers, in one run (benchmarks/)"
+	@echo "make bench  compare speed with peers, in one run (benchmarks/); for regret: conebandit bench"
 	@echo "make clean  remove .venv and everything generated"
 
 .venv/pyvenv.cfg:
@@ -37,6 +37,9 @@ test: lint
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/geometry.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/shift.py
+	$(BIN)/python benchmarks/readme.py
 
 clean:
-	rm -rf .venv .venv-bench reproduction .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv-bench reproduction bench theory shift.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

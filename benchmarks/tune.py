@@ -54,6 +54,10 @@ GRIDS: dict[str, dict[str, list[Any]]] = {
     "BinnedParetoUCB": {"width": [0.06, 0.1, 0.2], "bins": [ForVisits(n) for n in (150, 300, 500, 1000)]},
     "BinnedElimination": {"width": [0.1, 0.15, 0.2, 0.3], "smoothness": [0.06, 0.1, 0.17]},
     "SelfTuning": {"width": [0.015, 0.03, 0.05], "smoothness": [0.1, 0.17, 0.3, 0.5]},
+    "NeighbourParetoUCB": {"width": [0.05, 0.1, 0.15], "smoothness": [0.15, 0.2, 0.3]},
+    "ScalarisedUCB": {"width": [0.05, 0.1, 0.15], "bins": [4, 9, 16, 25]},
+    "LinearParetoUCB": {"width": [0.2, 0.4, 0.7, 1.0], "ridge": [0.003, 0.01, 0.1]},
+    "ParetoZooming": {"width": [0.15, 0.2, 0.3], "smoothness": [0.15, 0.2, 0.3]},
 }
 
 

@@ -58,13 +58,14 @@ def bench(
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy (repeat for more).")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only this environment (repeat for more).")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep runs of other policies that are in the folder.")] = False,
 ) -> None:
     """Compare policies over the suite of environments; prints and writes a leaderboard (JSON and Markdown)."""
     from conebandit.experiments import bench as runs  # noqa: PLC0415  (compiles many kernels)
     from conebandit.experiments import leaderboard, suite  # noqa: PLC0415
 
     contenders = _named(policy, runs.CONTENDERS, "--policy")
-    tasks = _named(task, suite.SUITE, "--task")
+    tasks = _named(task, (*suite.SUITE, *suite.EXTRA), "--task") if task else suite.SUITE
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON
     start = time.perf_counter()
@@ -80,6 +81,8 @@ def bench(
             done=lambda: progress.advance(bar),
         )
     about = leaderboard.describe(horizon, time.perf_counter() - start, quick=quick, seeds=seeds)
+    if keep:
+        rows, about = leaderboard.join(to / "leaderboard.json", rows, about)
     to.mkdir(parents=True, exist_ok=True)
     (to / "leaderboard.json").write_text(leaderboard.to_json(rows, about))
     (to / "leaderboard.md").write_text(leaderboard.to_markdown(rows, about))

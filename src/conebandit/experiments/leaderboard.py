@@ -16,7 +16,7 @@ import numpy as np
 from rich.table import Table
 
 from conebandit.experiments.bench import CONTENDERS, DEFAULT, PRINTED, Row
-from conebandit.experiments.suite import SUITE
+from conebandit.experiments.suite import EXTRA, SUITE
 from conebandit.regret import SERIES
 
 COVERAGE_WEIGHT = 0.1  # a tenth of how wrong the picture of the trade-off is, beside what bad plays cost
@@ -154,6 +154,19 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, Any]]:
     return data["runs"], about
 
 
+def join(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> tuple[list[Row], dict[str, Any]]:
+    """New runs together with those of other policies on file, which must have been as long and as many."""
+    earlier, told = read_rows(path)
+    if told["horizon"] != about["horizon"] or {r["seed"] for r in earlier} != {r["seed"] for r in rows}:
+        raise ValueError(
+            f"runs in {path} have another horizon or other seeds than the new ones; they cannot be joined."
+        )
+    new = {row["policy"] for row in rows}
+    kept = [row for row in earlier if row["policy"] not in new]
+    again = f"{told['command'].split(', then')[0]}, then again with --keep for {', '.join(sorted(new))}"
+    return [*rows, *kept], {**about, "command": again, "seconds": told["seconds"] + about["seconds"]}
+
+
 def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
     """The leaderboard page."""
     table = standings(rows)
@@ -168,7 +181,7 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
         "",
         "Averages per round after the last shift. **score = play + 0.1 coverage**: what bad plays cost, plus a tenth "
         "of how wrong the picture of the trade-off is. Smaller is better, except for recall and precision. Baselines "
-        "have their constants from the development suite ([tuning](../benchmarks/results/tuning.md)).",
+        "have their constants from the development suite (`benchmarks/results/tuning.md`).",
         "",
         "## The default policy against the best baseline of each task",
         "",
@@ -181,7 +194,7 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
     ]
     what = {contender.name: contender.about for contender in CONTENDERS}
     lines += [f"| {name} | {what.get(name, '')} | {rank:.1f} |" for name, rank in mean_ranks(table).items()]
-    described = {task.name: task.about for task in SUITE}
+    described = {task.name: task.about for task in (*SUITE, *EXTRA)}
     for task in dict.fromkeys(standing.task for standing in table):
         lines += ["", f"## {task}: {described.get(task, '')}", "", "| policy | " + " | ".join(QUANTITIES) + " |"]
         lines += ["| --- |" + " --- |" * len(QUANTITIES)]

@@ -72,3 +72,9 @@ SUITE: tuple[Task, ...] = (
     Task("bernoulli", "yes-or-no outcomes", lambda s: smooth(noise=Bernoulli(), seed=s)),
     Task("uneven", "noise that grows with the mean", lambda s: smooth(noise=Heteroscedastic(_deviation), seed=s)),
 )
+
+# Not part of the suite, but to be asked for by name: the paper's experiment with 20,000 rounds, as reported elsewhere.
+EXTRA: tuple[Task, ...] = (
+    Task("paper-short", "the paper's experiment, t_p = 2000, sigma 0.1", lambda s: paper(10, 3.0, 2000, sigma=0.1)),
+    Task("paper-short-loud", "the paper's experiment, t_p = 2000, sigma 1", lambda s: paper(10, 3.0, 2000, sigma=1.0)),
+)

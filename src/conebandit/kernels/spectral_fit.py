@@ -197,17 +197,18 @@ def improve_prior(
 
 
 @compiled
-def tie_counts(state: State, highest: int, first: int) -> tuple[int, int]:
+def tie_counts(state: State, highest: int, first: int) -> tuple[int, int, int]:
     """Arms that nearly tie with one that is clearly better elsewhere, at the contexts of samples ``first`` and later.
 
-    Returns how many are within one posterior deviation of it, on the facet that decides, and how many between 2 and 4.
+    Returns how many are within one posterior deviation of it, on the facet that decides, how many between 2 and 4, and
+    how many beyond 2.
     """
     arms, objectives, features, columns = state.weights.shape
     dim = state.orders.shape[1]
     table, phi, values = np.empty(1 + dim * highest), np.empty(features), np.empty((arms, objectives, columns))
     y, scratch = np.empty((2, arms, state.facets.shape[0]))
     variances = np.empty_like(y)
-    near = far = 0
+    near = far = decided = 0
     for t in range(first, state.size[0]):
         featurise(state.parts, state.data[t, :dim], table, phi)
         predict(state.weights, phi, values)
@@ -221,4 +222,5 @@ def tie_counts(state: State, highest: int, first: int) -> tuple[int, int]:
                         closest = max(closest, least)
             near += abs(closest) < 1.0
             far += 2.0 < abs(closest) < 4.0
-    return near, far
+            decided += abs(closest) > 2.0
+    return near, far, decided

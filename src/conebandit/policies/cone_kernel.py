@@ -27,6 +27,7 @@ WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this canno
 SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
 MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
 TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
+ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
 RECENT = 300  # contexts on which ties are counted
 
 
@@ -151,8 +152,8 @@ class ConeKernel(CompiledPolicy):
         known = np.clip(1.0 - variances / full, 1e-6, 1.0)
         count = s.counts.sum(axis=0)
         freedom = np.maximum(count - known.sum(axis=(0, 2)), 0.2 * count)
-        squares = fitting.residuals(s, self._highest)
-        s.scales[kernels.NOISE] = np.where(count > 0, np.maximum(squares / np.maximum(freedom, 1e-9), 1e-5), 0.5)
+        noise = fitting.residuals(s, self._highest) / np.maximum(freedom, 1e-9)
+        s.scales[kernels.NOISE] = np.where(count > 0, np.maximum(noise, 1e-5), 0.5)
         varying = s.orders.any(axis=1)
         weighed = (means[:, :, varying] ** 2 / s.prior[varying]).sum(axis=(0, 2))
         amplitude = (1.0 + weighed) / (1.0 + known[:, :, varying].sum(axis=(0, 2)))
@@ -229,14 +230,17 @@ class ConeKernel(CompiledPolicy):
 
         If means vary freely, leads near 0 are no more frequent than others; an excess of them, with a normal law, is
         ties (a two-groups model, Efron 2008). The lead at which both explanations are equally likely is the answer,
-        tempered, since a model that knows little sees ties everywhere.
+        tempered, since a model that knows little sees ties everywhere: few leads are then clear of the noise.
         """
-        near, far = fitting.tie_counts(self._state, self._highest, max(0, self.n_observations - RECENT))
+        first = max(0, self.n_observations - RECENT)
+        near, far, decided = fitting.tie_counts(self._state, self._highest, first)
         density = (far + 2.0) / 4.0  # of leads, in deviations
         ties = max(0.0, (near - 2.0 * density) / 0.68)
         lead = 0.0
         while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
             lead += 0.05
+        share = decided / ((self.n_observations - first) * self.n_arms)
+        lead *= float(np.clip((share - ENOUGH_DECIDED[0]) / (ENOUGH_DECIDED[1] - ENOUGH_DECIDED[0]), 0.0, 1.0))
         return TIE_WEIGHT * lead - TIE_OFFSET
 
     # ---- what it knows ------------------------------------------------------------------------------------------
