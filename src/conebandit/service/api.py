@@ -166,7 +166,7 @@ class _App:
 
     def _read_keys(self) -> list[KeyRow]:
         with self.store.read() as session:
-            return session.keys()
+            return session.api_keys()
 
 
 def create_app(writer: Writer) -> FastAPI:

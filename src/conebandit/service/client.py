@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
 
+_jitter = random.SystemRandom()
 Context = Mapping[str, float | str | None]
 
 
@@ -196,7 +197,7 @@ class Client:
                 status, text = 0, str(error) or type(error).__name__
             if status not in (0, 502, 503, 504) or attempt == self._retries:
                 break
-            time.sleep(min(0.05 * 2**attempt, 2.0) * random.uniform(0.5, 1.0))  # not all clients at once
+            time.sleep(min(0.05 * 2**attempt, 2.0) * _jitter.uniform(0.5, 1.0))  # not all clients at once
         if status // 100 != 2:
             raise ClientError(status, _message(status, text))
         return json.loads(text)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conebandit._version import __version__
 from conebandit.policies.base import Front
-from conebandit.service.errors import ConflictError, InvalidError, NotFoundError
+from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import Event, Kind, canonical, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import make_policy
 from conebandit.service.state import Reports, State, catch_up, rebuild
-from conebandit.service.store import Session
+from conebandit.service.store import PAGE, Session
 
 MOST_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -90,12 +90,6 @@ class Turn:
         self._current.add(experiment.id)
         self._append(state, "created", None, {"declaration": experiment.declaration, "library": __version__})
         return self.describe(experiment.id)
-
-    def restore(self, experiment_id: str, events: Sequence[Event]) -> None:
-        """Write a log that was exported, as it is; there must be none of this name."""
-        if not self._session.create(experiment_id):
-            raise ConflictError(f"there is an experiment {experiment_id!r} already; an import never overwrites.")
-        self._session.append(experiment_id, events)
 
     def describe(self, experiment_id: str) -> dict[str, Any]:
         """What an experiment is and how far it has come."""
@@ -325,6 +319,29 @@ def verify(session: Session, experiment_id: str) -> dict[str, Any]:
     digest = state.digest()
     quick = rebuild(session, experiment_id, head).digest()
     return {"id": experiment_id, "events": head.seq, "state": digest, "agrees": digest == quick}
+
+
+def restore(session: Session, events: Iterator[Event]) -> str:
+    """Write a log that was exported, as it is, and check that it leads to a state; the id of its experiment.
+
+    Never overwrites: there must be no experiment of this id.
+    """
+    first = next(events, None)
+    try:
+        experiment_id = Experiment.from_dict((first.body if first else {})["declaration"]).id
+    except (KeyError, TypeError, InvalidError):
+        raise CorruptionError("the log does not begin with a declaration.") from None
+    if not session.create(experiment_id):
+        raise ConflictError(f"there is an experiment {experiment_id!r} already; an import never overwrites.")
+    page: list[Event] = [first] if first else []
+    for event in events:
+        page.append(event)
+        if len(page) == PAGE:
+            session.append(experiment_id, page)
+            page = []
+    session.append(experiment_id, page)
+    verify(session, experiment_id)
+    return experiment_id
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def create_key(session: Session, name: str, scopes: Sequence[str]) -> str:
     ...     store = open_store(str(pathlib.Path(folder) / "log.db"))
     ...     with store.write() as session:
     ...         key = create_key(session, "checkout page", ["decide", "report"])
-    ...         kept = session.keys()
+    ...         kept = session.api_keys()
     ...     store.close()
     >>> find_key(kept, key).name, may(find_key(kept, key), "admin"), find_key(kept, key + "x")
     ('checkout page', False, None)

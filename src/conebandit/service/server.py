@@ -58,7 +58,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
 def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
     store = open_store(where)
     with store.read() as session:
-        if not is_loopback(host) and not session.keys():
+        if not is_loopback(host) and not session.api_keys():
             raise InvalidError(
                 f"will not listen on {host}, which others can reach, without API keys. Make one first: "
                 "conebandit key create NAME --scope admin"

@@ -265,8 +265,10 @@ def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool
     state = _start(session, experiment_id, head, snapshots=snapshots)
     for page in session.checked(experiment_id, state.head, head):
         for event in page:
-            history = _history(session, experiment_id, event, head.seq)
-            state.fold(event, history, settled=True)
+            try:
+                state.fold(event, _history(session, experiment_id, event, head.seq), settled=True)
+            except (LookupError, TypeError, ValueError) as error:
+                raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
     return state
 
 

@@ -174,7 +174,7 @@ class Session:
         """Keep a key."""
         self._run("INSERT INTO api_keys (id, name, scopes, digest, created) VALUES (?, ?, ?, ?, ?)", key)
 
-    def keys(self) -> list[KeyRow]:
+    def api_keys(self) -> list[KeyRow]:
         """All keys, oldest first."""
         sql = "SELECT id, name, scopes, digest, created FROM api_keys ORDER BY created, id"
         return [KeyRow(*row) for row in self._run(sql)]
