@@ -196,7 +196,6 @@ def create_app(writer: Writer) -> FastAPI:
         await run_in_threadpool(writer.close)
 
     app = FastAPI(title="conebandit", version=__version__, lifespan=lifespan)
-    app.state.shared = shared
     _errors(app)
     _experiments(app, shared)
     _traffic(app, shared)

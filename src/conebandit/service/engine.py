@@ -312,6 +312,7 @@ def verify(session: Session, experiment_id: str) -> dict[str, Any]:
     CorruptionError
         If the log is not what was written, or a snapshot does not lead to the same state, bit for bit.
     """
+    session.check_database()
     head = session.head(experiment_id)
     if head is None:
         raise NotFoundError(f"there is no experiment {experiment_id!a}.")

@@ -338,12 +338,9 @@ def _cone(given: Any, names: tuple[str, ...]) -> Cone:
     ):
         raise InvalidError(f"cone.{kind} must be a list of 1 to {MOST_CONE_ROWS} entries; got {_short(argument)}.")
     try:
-        cone = _make_cone(kind, argument, names)
+        return _make_cone(kind, argument, names)
     except (ValueError, TypeError, OverflowError, KeyError, AttributeError) as error:
         raise InvalidError(f"cone.{kind}: {error}") from None
-    if cone.dim != len(names):
-        raise InvalidError(f"cone.{kind} has {cone.dim} objectives, but there are {len(names)} metrics.")
-    return cone
 
 
 def _make_cone(kind: str, argument: Any, names: tuple[str, ...]) -> Cone:

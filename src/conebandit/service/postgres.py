@@ -36,6 +36,9 @@ class _Connection:
             part = rows[start : start + 1000]
             self.execute(f"{head} VALUES {', '.join([row] * len(part))}", [v for values in part for v in values])
 
+    def check(self) -> None:
+        """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
+
 
 class PostgresStore:
     """A store at a ``postgresql://`` address; PostgreSQL 12 or later.

@@ -27,6 +27,11 @@ class _Connection:
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
 
+    def check(self) -> None:
+        found = next(iter(self.execute("PRAGMA integrity_check(1)")))[0]
+        if found != "ok":
+            raise CorruptionError(f"the database is damaged: {found}.")
+
 
 class SqliteStore:
     """A store in a file. WAL mode: readers and the writer do not wait for each other.

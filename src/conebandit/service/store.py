@@ -58,6 +58,10 @@ class Connection(Protocol):
         """Run one INSERT for many rows."""
         ...
 
+    def check(self) -> None:
+        """Let the database check itself, if it can; a ``CorruptionError`` says what it found."""
+        ...
+
 
 class Store(Protocol):
     """A place for logs, snapshots and keys that several processes may share."""
@@ -81,6 +85,7 @@ class Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._run = connection.execute
+        self.check_database = connection.check
 
     # ---- logs ---------------------------------------------------------------------------------------------------
 
