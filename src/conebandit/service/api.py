@@ -33,6 +33,7 @@ MOST_BYTES = 1 << 20  # of a request's body
 MOST_EVENTS = 1000  # of a page
 KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works no longer than that
 UNKNOWN = "unknown"
+FAULT = "the service is at fault; its log says more."
 
 log = logging.getLogger("conebandit.service")
 
@@ -413,7 +414,7 @@ def _errors(app: FastAPI) -> None:
             return JSONResponse({"error": text}, 503, headers={"retry-after": "1"})
         if error.status >= 500:
             log.error("%s", error)
-            return JSONResponse({"error": "the service is at fault; its log says more."}, error.status)
+            return JSONResponse({"error": FAULT}, error.status)
         return JSONResponse({"error": str(error)}, error.status)
 
     @app.exception_handler(RequestValidationError)
@@ -426,14 +427,9 @@ def _errors(app: FastAPI) -> None:
     async def http_error(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
 
-    @app.exception_handler(Exception)
-    async def unexpected(_: Request, error: Exception) -> Response:
-        log.error("unexpected: %r", error)
-        return JSONResponse({"error": "the service is at fault; its log says more."}, 500)
-
 
 class _Limits:
-    """Refuses bodies that are too large, counts requests, and measures them."""
+    """Refuses bodies that are too large, answers what fails unexpectedly, counts requests, and measures them."""
 
     def __init__(self, app: ASGIApp, shared: _App) -> None:
         self._app, self._shared = app, shared
@@ -458,7 +454,13 @@ class _Limits:
                 status = message["status"]
             await send(message)
 
-        await self._app(scope, limited, noted)
+        try:
+            await self._app(scope, limited, noted)
+        except Exception:
+            log.exception("%s %s failed", scope["method"], getattr(scope.get("route"), "path", UNKNOWN))
+            if status:
+                raise  # too late for another answer
+            await JSONResponse({"error": FAULT}, 500)(scope, receive, noted)
         route = getattr(scope.get("route"), "path", UNKNOWN)
         method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
         self._shared.requests[method, route, status] += 1

@@ -66,7 +66,7 @@ def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.s
     listener = socket.create_server(
         (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
     )
-    # asyncio does this only for sockets that name their protocol; without it a reply waits 40 ms for an acknowledgement.
+    # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     config = uvicorn.Config(
         create_app(Writer(store)), log_level="warning", access_log=False, server_header=False, lifespan="on"
