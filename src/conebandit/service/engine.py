@@ -74,7 +74,7 @@ class Turn:
         self._now = now
         self.events_taken = 0
         self._current: set[str] = set()  # experiments whose log is locked and whose state is at its head
-        self._unwritten: dict[str, list[Event]] = {}
+        self._unwritten: dict[str, tuple[list[Event], set[str | None]]] = {}  # with the decisions they are about
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
@@ -177,28 +177,28 @@ class Turn:
                 raise InvalidError("values must be a table of one or more metrics.")
             checked = {name: state.experiment.check_value(name, value) for name, value in values.items()}
             outcomes.append((_decision_id(request.get("id"), generate=False), checked))
-        self._write(experiment_id, [id_ for id_, _ in outcomes])
-        missing = {id_ for id_, _ in outcomes} - set(self._session.decided(experiment_id, [id_ for id_, _ in outcomes]))
+        ids = list({id_ for id_, _ in outcomes})
+        self._write(experiment_id, ids)
+        histories = self._session.histories(experiment_id, ids, state.head.seq)
+        missing = set(ids) - set(histories)
         if missing:
             raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
-        return [self._report_one(state, id_, values) for id_, values in outcomes]
+        reports = {id_: Reports(state.experiment, history) for id_, history in histories.items()}
+        return [self._report_one(state, id_, values, reports[id_]) for id_, values in outcomes]
 
-    def _report_one(self, state: State, id_: str, values: dict[str, float]) -> dict[str, Any]:
-        self._write(state.experiment.id, [id_])
-        history = self._session.history(state.experiment.id, id_, state.head.seq)
-        before = Reports(state.experiment, history).values
+    def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> dict[str, Any]:
+        before = dict(reports.values)
         changed = {name: value for name, value in values.items() if before.get(name) != value}
         late: list[str] = []
         if changed:
-            at = max(self._now, state.at)
-            event = seal(
-                state.head.check, state.head.seq + 1, "reported", id_, {"at": at, "id": id_, "values": changed}
-            )
-            done = Reports(state.experiment, [*history, event]).at(event.seq)
+            body = {"at": max(self._now, state.at), "id": id_, "values": changed}
+            event = seal(state.head.check, state.head.seq + 1, "reported", id_, body)
+            reports.add(event)
+            done = reports.at(event.seq)
             late = done.late
             if done.corrects:
                 self._session.drop_snapshots(state.experiment.id, done.corrects)
-            self._take(state, event, [*history, event])
+            self._take(state, event, reports)
         return {
             "id": id_,
             "recorded": [name for name in changed if name not in before and name not in late],
@@ -288,18 +288,20 @@ class Turn:
         event = seal(state.head.check, state.head.seq + 1, kind, decision, stamped)
         if kind in ("arm_added", "arm_retired"):
             self._session.drop_snapshots(state.experiment.id, 0)
-        self._take(state, event, [])
+        self._take(state, event)
         return stamped
 
-    def _take(self, state: State, event: Event, history: list[Event]) -> None:
-        state.fold(event, history)
+    def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
+        state.fold(event, reports)
         self.events_taken += 1
-        self._unwritten.setdefault(state.experiment.id, []).append(event)
+        events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
+        events.append(event)
+        ids.add(event.decision)
 
     def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
         """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
-        events = self._unwritten.get(experiment_id, [])
-        if events and (about is None or not {event.decision for event in events}.isdisjoint(about)):
+        events, ids = self._unwritten.get(experiment_id, ([], set()))
+        if events and (about is None or not ids.isdisjoint(about)):
             self._session.append(experiment_id, events)
             del self._unwritten[experiment_id]
 

@@ -71,17 +71,17 @@ class State:
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
-    def fold(self, event: Event, history: list[Event], *, settled: bool = False) -> None:
+    def fold(self, event: Event, reports: Reports | None = None, *, settled: bool = False) -> None:
         """Take in the next event.
 
         Parameters
         ----------
         event
             It follows on ``head``.
-        history
-            For a report: the events of its decision, up to the position for which the state is wanted.
+        reports
+            For a report: all those on its decision, up to the position for which the state is wanted.
         settled
-            Rebuilding: arms are those of that position, and ``history`` has the corrections up to there.
+            Rebuilding: arms are those of that position, and ``reports`` has the corrections up to there.
         """
         body = event.body
         self.head, self.at = Head(event.seq, event.check), body["at"]
@@ -94,8 +94,8 @@ class State:
         self.close_windows(self.at, event.seq)
         if event.kind == "decided":
             self._wait(event.seq, body)
-        elif event.kind == "reported":
-            self._learn_report(event, history, settled=settled)
+        elif reports is not None:
+            self._learn_report(event, reports, settled=settled)
         elif event.kind in ("arm_added", "arm_retired"):
             self._change(event.seq, settled=settled)
 
@@ -128,15 +128,14 @@ class State:
             if not self._open[seq]:
                 del self._open[seq]
 
-    def _learn_report(self, event: Event, history: list[Event], *, settled: bool) -> None:
-        report = Reports(self.experiment, history).at(event.seq)
+    def _learn_report(self, event: Event, reports: Reports, *, settled: bool) -> None:
+        report = reports.at(event.seq)
         if report.corrects:
             self._change(event.seq, settled=settled)
         if report.counts and not self.stale:
-            decided = history[0].body
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
-            self._settle(history[0].seq, set(values))
-            self._learn(decided["arm"], decided["x"], values, event.seq)
+            self._settle(reports.decided_seq, set(values))
+            self._learn(reports.decided["arm"], reports.decided["x"], values, event.seq)
 
     def _learn(self, arm: str, x: list[float], values: dict[int, float], seq: int) -> None:
         if arm not in self._index:
@@ -216,15 +215,16 @@ class Reports:
 
     def __init__(self, experiment: Experiment, history: list[Event]) -> None:
         self._experiment = experiment
-        self._decided_at: int = history[0].body["at"]
+        self.decided, self.decided_seq = history[0].body, history[0].seq
         self.values: dict[str, float] = {}  # the last value of each metric, late or not
         self._first: dict[str, int] = {}
         self._late: set[str] = set()
         self._reported: dict[int, tuple[list[str], int, list[str]]] = {}
         for event in history[1:]:
-            self._add(event)
+            self.add(event)
 
-    def _add(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
+        """Know of one more report."""
         body = event.body
         new, corrects, late = [], 0, []
         for name, value in body["values"].items():
@@ -244,7 +244,7 @@ class Reports:
     def _closed(self, name: str, at: int) -> bool:
         """Whether the window of a metric has closed."""
         window = self._experiment.metrics[self._experiment.metric_index[name]].window
-        return window is not None and at > deadline(self._decided_at, window)
+        return window is not None and at > deadline(self.decided["at"], window)
 
     def at(self, seq: int) -> Report:
         """What the report at a position does, given all the others."""
@@ -264,9 +264,14 @@ def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool
     """
     state = _start(session, experiment_id, head, snapshots=snapshots)
     for page in session.checked(experiment_id, state.head, head):
+        ids = list({event.decision for event in page if event.kind == "reported" and event.decision is not None})
+        histories = session.histories(experiment_id, ids, head.seq)
         for event in page:
             try:
-                state.fold(event, _history(session, experiment_id, event, head.seq), settled=True)
+                reports = (
+                    Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
+                )
+                state.fold(event, reports, settled=True)
             except (LookupError, TypeError, ValueError) as error:
                 raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
     return state
@@ -274,14 +279,14 @@ def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool
 
 def catch_up(session: Session, state: State, head: Head) -> None:
     """Fold what others have appended since."""
-    for page in session.checked(state.experiment.id, state.head, head):
+    experiment = state.experiment
+    for page in session.checked(experiment.id, state.head, head):
         for event in page:
-            state.fold(event, _history(session, state.experiment.id, event, event.seq))
-
-
-def _history(session: Session, experiment_id: str, event: Event, upto: int) -> list[Event]:
-    is_report = event.kind == "reported" and event.decision is not None
-    return session.history(experiment_id, event.decision or "", upto) if is_report else []
+            reports = None
+            if event.kind == "reported" and event.decision is not None:
+                history = session.histories(experiment.id, [event.decision], event.seq)
+                reports = Reports(experiment, history[event.decision])
+            state.fold(event, reports)
 
 
 def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool) -> State:

@@ -132,10 +132,14 @@ class Session:
         if after != upto:
             raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that the log is said to end with.")
 
-    def history(self, experiment: str, decision: str, upto: int) -> list[Event]:
-        """The events of one decision: the decision first, then reports."""
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision = ? AND seq <= ? ORDER BY seq"
-        return [Event(*row) for row in self._run(sql, (experiment, decision, upto))]
+    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Event]]:
+        """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
+        found: dict[str, list[Event]] = {}
+        marks = ", ".join("?" * len(decisions))
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks}) AND seq <= ? ORDER BY seq"
+        for row in self._run(sql, (experiment, *decisions, upto)) if decisions else ():
+            found.setdefault(row[2], []).append(Event(*row))
+        return found
 
     def decided(self, experiment: str, ids: Sequence[str]) -> dict[str, Event]:
         """Those of some decisions that have been made, by id."""

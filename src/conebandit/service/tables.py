@@ -54,9 +54,10 @@ def _rows(store: Store, experiment_id: str, head: Head) -> Iterator[dict[str, An
         with store.read() as session:
             page = session.events(experiment_id, after, head.seq, PAGE // 5)
             made = [event for event in page if event.kind == "decided"]
-            histories = [session.history(experiment_id, event.decision or "", head.seq) for event in made]
-        for event, history in zip(made, histories, strict=True):
-            yield _row(experiment, event.body, Reports(experiment, history).values)
+            histories = session.histories(experiment_id, [event.decision or "" for event in made], head.seq)
+        for history in histories.values():
+            reports = Reports(experiment, history)
+            yield _row(experiment, reports.decided, reports.values)
         if not page:
             return
         after = page[-1].seq
