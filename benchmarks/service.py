@@ -33,12 +33,16 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import conebandit as cb
+from conebandit.service.experiment import Experiment
+from conebandit.service.store import open_store
+from conebandit.service.writer import Writer
 
 RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 16
 SECONDS = 4.0
 ROUNDS = 3
 WANTED = 0.6
+BATCH = 500
 DECLARATION = {
     "id": "bench",
     "arms": ["a", "b", "c", "d"],
@@ -209,27 +213,35 @@ def disturb(address: str, events: int = 40_000) -> dict[str, Any]:
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
-def _resident(pid: int) -> float:
-    """Megabytes."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+def _resident() -> float:
+    """Megabytes of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def memory(events: int) -> dict[str, Any]:
-    """Memory of the server over many events in batches, and how long verifying them takes."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        address = f"{folder}/log.db"
-        start = time.perf_counter()
-        with running(*_service(address)) as (port, pid):
-            _teach(port, 10_000)
-            for done in range(10_000, events + 1, max(events // 10, 1000)):
-                rows.append({"events": done, "megabytes": _resident(pid)})
-                if done < events:
-                    _teach(port, min(events // 10, events - done))
-            rows.append({"events": events, "megabytes": _resident(pid)})
-        seconds = time.perf_counter() - start
-    return {"rows": rows, "seconds": seconds}
+def memory(events: int, policy: str, address: str) -> list[dict[str, Any]]:
+    """Memory of writer, engine and store while events come in batches; without HTTP, which keeps nothing."""
+    rng, rows = np.random.default_rng(0), []
+    writer = Writer(open_store(address))
+    declared = Experiment.from_dict({**DECLARATION, "policy": {"name": policy}})
+    before = writer.submit("bench", lambda turn: turn.create(declared)).result()["events"]
+    start = time.perf_counter()
+    for done in range(0, events + 1, 2 * BATCH):
+        if done % (events // 5) == 0:
+            spent = time.perf_counter() - start
+            rows.append({"events": before - before % 1000 + done, "megabytes": _resident(), "seconds": spent})
+        if done < events:
+            _batch(writer, rng)
+    writer.close()
+    return rows
+
+
+def _batch(writer: Writer, rng: np.random.Generator) -> None:
+    asked = [{"context": {"age": a, "load": b}} for a, b in rng.random((BATCH, 2)).tolist()]
+    made = writer.submit("bench", lambda turn: turn.decide("bench", asked)).result()
+    values = [{"revenue": a, "latency": b} for a, b in rng.random((BATCH, 2)).tolist()]
+    told = [{"id": m["id"], "values": v} for m, v in zip(made, values, strict=True)]
+    writer.submit("bench", lambda turn: turn.report("bench", told)).result()
 
 
 # ---- everything -----------------------------------------------------------------------------------------------------
@@ -299,20 +311,23 @@ def _page(results: dict[str, Any]) -> str:
         for who in ("calm", "while reading"):
             lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
     if "memory" in results:
-        m = results["memory"]
-        lines += ["", f"Memory of the server, default policy, SQLite, in batches ({m['seconds']:.0f} s):", ""]
-        lines += ["| events | MB |", "|---|---|"]
-        lines += [f"| {r['events']} | {r['megabytes']:.0f} |" for r in m["rows"]]
+        lines += ["", "Memory of writer, engine and store (SQLite) while events come in batches:"]
+        lines += ["", "| process | policy | events in the log | MB | seconds |", "|---|---|---|---|---|"]
+        for i, run in enumerate(results["memory"], start=1):
+            for r in run["rows"]:
+                numbers = f"{r['events']} | {r['megabytes']:.0f} | {r['seconds']:.0f}"
+                lines.append(f"| {i} | {run['policy']} | {numbers} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["load", "disturb", "memory", "bare"])
-    parser.add_argument("--store", default="")
+    parser.add_argument("--store", default="", help="memory: go on with this log and add to the results")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--policy", default="ConeTree")
     given = parser.parse_args()
     if given.what == "bare":
         bare(given.store, given.port, given.threads)
@@ -324,7 +339,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             _write("disturb", disturb(f"{folder}/log.db"))
     else:
-        _write("memory", memory(given.events))
+        path = RESULTS / "service.json"
+        earlier = json.loads(path.read_text()).get("memory", []) if given.store and path.exists() else []
+        with tempfile.TemporaryDirectory() as folder:
+            rows = memory(given.events, given.policy, given.store or f"{folder}/log.db")
+        _write("memory", [*earlier, {"policy": given.policy, "rows": rows}])
     print((RESULTS / "service.md").read_text())
 
 

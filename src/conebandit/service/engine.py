@@ -141,8 +141,9 @@ class Turn:
         """An arm for each request ``{"id", "context"}``; all or none. An id that was there before gets its answer."""
         state = self._state(experiment_id)
         ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
-        self._write(experiment_id, ids)
-        found = {id_: event.body for id_, event in self._session.decided(experiment_id, ids).items()}
+        given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
+        self._write(experiment_id, given)
+        found = {id_: event.body for id_, event in self._session.decided(experiment_id, given).items()}
         new: dict[str, dict[str, Any]] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})

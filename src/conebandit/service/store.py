@@ -145,7 +145,7 @@ class Session:
         """Those of some decisions that have been made, by id."""
         marks = ", ".join("?" * len(ids))
         sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks}) AND kind = 'decided'"
-        events = [Event(*row) for row in self._run(sql, (experiment, *ids))]
+        events = [Event(*row) for row in self._run(sql, (experiment, *ids))] if ids else []
         return {event.decision: event for event in events if event.decision is not None}
 
     def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
