@@ -7,11 +7,12 @@ import json
 import random
 import threading
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
+
+from conebandit.service.events import new_id
 
 _jitter = random.SystemRandom()
 Context = Mapping[str, float | str | None]
@@ -100,14 +101,14 @@ class Client:
 
     def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
         """Ask for an arm."""
-        body = {"id": id or uuid.uuid4().hex, "context": dict(context or {})}
+        body = {"id": id or new_id(), "context": dict(context or {})}
         return _assignment(self._call("POST", f"/experiments/{quote(experiment)}/decisions", body))
 
     def decide_many(
         self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
     ) -> list[Assignment]:
         """Ask for several arms at once; all or none."""
-        names = [uuid.uuid4().hex for _ in contexts] if ids is None else ids
+        names = [new_id() for _ in contexts] if ids is None else ids
         body = {"decisions": [{"id": i, "context": dict(c)} for i, c in zip(names, contexts, strict=True)]}
         answer = self._call("POST", f"/experiments/{quote(experiment)}/decisions", body)
         return [_assignment(one) for one in answer["decisions"]]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conebandit._version import __version__
 from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
-from conebandit.service.events import Event, Kind, canonical, seal
+from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import make_policy
 from conebandit.service.state import Reports, State, catch_up, rebuild
@@ -397,7 +396,7 @@ def _finite(values: Any) -> list[float | None]:
 
 def _decision_id(given: Any, *, generate: bool = True) -> str:
     if given is None and generate:
-        return uuid.uuid4().hex
+        return new_id()
     if not isinstance(given, str) or not DECISION_ID.fullmatch(given):
         raise InvalidError(f"id must be 1 to 128 printable ASCII characters without spaces; got {ascii(given)[:80]}.")
     return given

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Literal, NamedTuple, TextIO, get_args
@@ -44,6 +46,11 @@ class Event(NamedTuple):
     def body(self) -> dict[str, Any]:
         """The body."""
         return json.loads(self.text)  # type: ignore[no-any-return]
+
+
+def new_id() -> str:
+    """An id for a decision: the time, so that neighbours in time are neighbours in the index, and 80 random bits."""
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def canonical(value: Any) -> str:
