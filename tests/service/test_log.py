@@ -119,3 +119,16 @@ def test_a_damaged_database_is_refused_or_the_damage_did_not_matter(database, tm
 def test_a_backup_of_the_file_is_the_experiment(database, tmp_path):
     shutil.copy(database, tmp_path / "backup.db")
     assert read(tmp_path / "backup.db") == read(database)
+
+
+def test_the_events_of_a_decision_are_found_by_the_index(database):
+    store = open_store(str(database))
+    with store.read() as session:
+        asked, run = [], session._run
+        session._run = lambda sql, values: asked.append((sql, values)) or run(sql, values)
+        session.histories("checkout", ["d1", "d2"], 10)
+        session.decided("checkout", ["d1", "d2"])
+        plans = [str(list(run("EXPLAIN QUERY PLAN " + sql, values))) for sql, values in asked]
+    store.close()
+    assert len(plans) == 2
+    assert all("events_of_decision" in plan for plan in plans)

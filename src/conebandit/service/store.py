@@ -136,9 +136,12 @@ class Session:
         """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
         found: dict[str, list[Event]] = {}
         marks = ", ".join("?" * len(decisions))
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks}) AND seq <= ? ORDER BY seq"
-        for row in self._run(sql, (experiment, *decisions, upto)) if decisions else ():
-            found.setdefault(row[2], []).append(Event(*row))
+        # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks})"
+        rows = self._run(sql, (experiment, *decisions)) if decisions else ()
+        for event in sorted(Event(*row) for row in rows):
+            if event.seq <= upto and event.decision is not None:
+                found.setdefault(event.decision, []).append(event)
         return found
 
     def decided(self, experiment: str, ids: Sequence[str]) -> dict[str, Event]:
