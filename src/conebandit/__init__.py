@@ -32,11 +32,13 @@ from conebandit.policies.random_arm import RandomArm
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
+from conebandit.service.client import Client
 from conebandit.simulate import Run, simulate, simulate_many
 
 __all__ = [
     "BinnedElimination",
     "BinnedParetoUCB",
+    "Client",
     "Cone",
     "ConeKernel",
     "ConeTree",

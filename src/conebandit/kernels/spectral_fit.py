@@ -99,10 +99,12 @@ def posterior(
     weights[:], cov[:] = 0.0, 0.0
     for j in range(features):
         for k in range(j, features):
-            for i in range(k + 1):
+            for i in range(j + 1):
                 cov[j, i] += inverse[j, k] * transposed[k, i]
             for c in range(1, columns):
                 weights[j, c] += inverse[j, k] * normals[k, c - 1]
+        for i in range(j):
+            cov[i, j] = cov[j, i]
     for j in range(features):
         for i in range(features):
             weights[i, 0] += cross[j] / noise * cov[j, i]

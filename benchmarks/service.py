@@ -1,0 +1,351 @@
+"""What the service costs: decisions per second and latency beside a bare endpoint that commits one row, and memory.
+
+``python benchmarks/service.py load`` for SQLite and PostgreSQL (if its binaries are installed), ``... disturb`` for
+reading beside deciding, ``... memory`` for a million events. Everything runs on loopback, one load generator beside one
+server process, and is bounded in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import pwd
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+import conebandit as cb
+from conebandit.service.experiment import Experiment
+from conebandit.service.store import open_store
+from conebandit.service.writer import Writer
+
+RESULTS = Path(__file__).parent / "results"
+CONNECTIONS = 16
+SECONDS = 4.0
+ROUNDS = 3
+WANTED = 0.6
+BATCH = 500
+DECLARATION = {
+    "id": "bench",
+    "arms": ["a", "b", "c", "d"],
+    "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 10}],
+    "context": [{"name": "age", "low": 0, "high": 1}, {"name": "load", "low": 0, "high": 1}],
+}
+BODY = json.dumps({"context": {"age": 0.25, "load": 0.5}}).encode()
+
+
+# ---- servers --------------------------------------------------------------------------------------------------------
+
+
+class Asked(BaseModel):
+    """The body of a request."""
+
+    id: str | None = None
+    context: dict[str, float]
+
+
+def bare(address: str, port: int, threaded: bool) -> None:
+    """An endpoint that checks a body like ours and commits one row: as little as one can do and keep the promise."""
+    local = threading.local()
+
+    def connection() -> Any:
+        if not hasattr(local, "connection"):
+            if address.startswith("postgresql"):
+                import psycopg  # noqa: PLC0415
+
+                local.connection = psycopg.connect(address)
+            else:
+                local.connection = sqlite3.connect(address, timeout=30, check_same_thread=False)
+                local.connection.execute("PRAGMA journal_mode = WAL")
+                local.connection.execute("PRAGMA synchronous = FULL")
+        return local.connection
+
+    connection().execute("CREATE TABLE IF NOT EXISTS bare (body TEXT)")
+    connection().commit()
+    insert = "INSERT INTO bare VALUES (%s)" if address.startswith("postgresql") else "INSERT INTO bare VALUES (?)"
+
+    def commit(asked: Asked) -> dict[str, Any]:
+        connection().execute(insert, (json.dumps(asked.context),))
+        connection().commit()
+        return {"id": asked.id, "arm": "a"}
+
+    async def commit_at_once(asked: Asked) -> dict[str, Any]:
+        return commit(asked)
+
+    app = FastAPI()
+    app.post("/rows")(commit if threaded else commit_at_once)
+    app.get("/healthz")(lambda: {"status": "ok"})
+    uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[int, int]]:
+    """A server process; its port and process id."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    process = subprocess.Popen([sys.executable, *arguments, "--port", str(port)], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield port, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+# ---- load -----------------------------------------------------------------------------------------------------------
+
+
+async def _connection(port: int, path: str, body: bytes, until: float, latencies: list[float]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    request = head.encode() + body
+    while time.perf_counter() < until:
+        start = time.perf_counter()
+        writer.write(request)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        if not answer.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(answer.decode())
+        latencies.append(time.perf_counter() - start)
+    writer.close()
+
+
+def load(port: int, path: str, connections: int = CONNECTIONS, seconds: float = SECONDS) -> dict[str, float]:
+    """Requests per second and latencies in milliseconds of a closed loop of some connections."""
+    latencies: list[float] = []
+
+    async def all_of_them() -> None:
+        until = time.perf_counter() + seconds
+        await asyncio.gather(*(_connection(port, path, BODY, until, latencies) for _ in range(connections)))
+
+    asyncio.run(all_of_them())
+    p50, p99 = np.quantile(latencies, [0.5, 0.99]) * 1000
+    longest = max(latencies) * 1000
+    return {"per_second": len(latencies) / seconds, "p50": float(p50), "p99": float(p99), "longest": longest}
+
+
+def _teach(port: int, events: int) -> None:
+    """Some decisions with outcomes, so that the policy has something to compute with."""
+    rng = np.random.default_rng(0)
+    with cb.Client(f"http://127.0.0.1:{port}") as client:
+        client.create(DECLARATION)
+        for _ in range(events // 1000):
+            contexts = [{"age": float(a), "load": float(b)} for a, b in rng.random((500, 2))]
+            made = client.decide_many("bench", contexts)
+            values = rng.random((500, 2)).tolist()
+            rewards = {m.id: {"revenue": v[0], "latency": v[1]} for m, v in zip(made, values, strict=True)}
+            client.report_many("bench", rewards)
+
+
+def _service(address: str) -> tuple[str, ...]:
+    return ("-m", "conebandit", "serve", "--store", address)
+
+
+def compare(name: str, address: str) -> dict[str, Any]:
+    """The service beside the faster of two bare endpoints, in turns."""
+    found: dict[str, list[dict[str, float]]] = {"bare": [], "bare, threads": [], "service": []}
+    path = "/experiments/bench/decisions"
+    with running(*_service(address)) as (port, _):
+        _teach(port, 4000)
+        load(port, path, seconds=1)
+    for _ in range(ROUNDS):
+        with running(__file__, "bare", "--store", address) as (port, _):
+            found["bare"].append(load(port, "/rows"))
+        with running(__file__, "bare", "--threads", "--store", address) as (port, _):
+            found["bare, threads"].append(load(port, "/rows"))
+        with running(*_service(address)) as (port, _):
+            load(port, path, seconds=0.5)
+            found["service"].append(load(port, path))
+    rows = {who: {k: median(r[k] for r in runs) for k in runs[0]} for who, runs in found.items()}
+    best = max(rows["bare"]["per_second"], rows["bare, threads"]["per_second"])
+    return {"store": name, "rows": rows, "ratio": rows["service"]["per_second"] / best, "wanted": WANTED}
+
+
+def disturb(address: str, events: int = 40_000) -> dict[str, Any]:
+    """Latency of one caller while others read the front and export a long log, and while they do not."""
+    path = "/experiments/bench/decisions"
+    with running(*_service(address)) as (port, _):
+        _teach(port, events)
+        calm = load(port, path, connections=1)
+        stop = threading.Event()
+
+        def read(what: str) -> None:
+            while not stop.is_set():
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/experiments/bench/{what}", timeout=60).read()
+                time.sleep(0.01)
+
+        context = "%7B%22age%22:0.5,%22load%22:0.5%7D"
+        readers = [threading.Thread(target=read, args=(w,)) for w in ("export?format=csv", f"front?context={context}")]
+        for reader in readers:
+            reader.start()
+        busy = load(port, path, connections=1)
+        stop.set()
+        for reader in readers:
+            reader.join()
+    return {"events": events, "calm": calm, "while reading": busy}
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+
+def _resident() -> float:
+    """Megabytes of this process."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def memory(events: int, policy: str, address: str) -> list[dict[str, Any]]:
+    """Memory of writer, engine and store while events come in batches; without HTTP, which keeps nothing."""
+    rng, rows = np.random.default_rng(0), []
+    writer = Writer(open_store(address))
+    declared = Experiment.from_dict({**DECLARATION, "policy": {"name": policy}})
+    before = writer.submit("bench", lambda turn: turn.create(declared)).result()["events"]
+    start = time.perf_counter()
+    for done in range(0, events + 1, 2 * BATCH):
+        if done % (events // 5) == 0:
+            spent = time.perf_counter() - start
+            rows.append({"events": before - before % 1000 + done, "megabytes": _resident(), "seconds": spent})
+        if done < events:
+            _batch(writer, rng)
+    writer.close()
+    return rows
+
+
+def _batch(writer: Writer, rng: np.random.Generator) -> None:
+    asked = [{"context": {"age": a, "load": b}} for a, b in rng.random((BATCH, 2)).tolist()]
+    made = writer.submit("bench", lambda turn: turn.decide("bench", asked)).result()
+    values = [{"revenue": a, "latency": b} for a, b in rng.random((BATCH, 2)).tolist()]
+    told = [{"id": m["id"], "values": v} for m, v in zip(made, values, strict=True)]
+    writer.submit("bench", lambda turn: turn.report("bench", told)).result()
+
+
+# ---- everything -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def postgres() -> Iterator[str | None]:
+    """A PostgreSQL server in a temporary folder; None if it is not installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp())
+    as_postgres = []
+    if os.getuid() == 0:
+        user = pwd.getpwnam("postgres")
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(program: str, *options: str) -> None:
+        command = [*as_postgres, str(found[-1] / program), "-D", f"{folder}/data", *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    run("initdb", "-A", "trust", "-U", "postgres")
+    run("pg_ctl", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1", "-l", f"{folder}/log", "-w", "start")
+    try:
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    finally:
+        run("pg_ctl", "-m", "fast", "-w", "stop")
+        shutil.rmtree(folder)
+
+
+def _write(part: str, value: Any) -> None:
+    """Put a part into the results, as JSON and as a page."""
+    path = RESULTS / "service.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    results[part] = value
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    (RESULTS / "service.md").write_text(_page(results))
+
+
+def _page(results: dict[str, Any]) -> str:
+    lines = ["# What the service costs", "", "Made by `python benchmarks/service.py`, on loopback, one server process."]
+    if "load" in results:
+        lines += [
+            "",
+            f"Decisions in a closed loop of {CONNECTIONS} connections; medians of {ROUNDS} rounds in turns.",
+            "",
+        ]
+        lines += ["| store | who | per second | p50 ms | p99 ms | ratio |", "|---|---|---|---|---|---|"]
+        for run in results["load"]:
+            for who, r in run["rows"].items():
+                ratio = f"{run['ratio']:.2f} (wanted: {run['wanted']})" if who == "service" else ""
+                numbers = f"{r['per_second']:.0f} | {r['p50']:.1f} | {r['p99']:.1f}"
+                lines.append(f"| {run['store']} | {who} | {numbers} | {ratio} |")
+        lines += ["", "The ratio is to the faster of the bare endpoints, which commit one row for each request."]
+    if "disturb" in results:
+        d = results["disturb"]
+        lines += [
+            "",
+            f"One caller on a log of {d['events']} events (SQLite), while others export it and read the front:",
+        ]
+        lines += ["", "| | p50 ms | p99 ms | longest ms |", "|---|---|---|---|"]
+        for who in ("calm", "while reading"):
+            lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
+    if "memory" in results:
+        lines += ["", "Memory of writer, engine and store (SQLite) while events come in batches:"]
+        lines += ["", "| process | policy | events in the log | MB | seconds |", "|---|---|---|---|---|"]
+        for i, run in enumerate(results["memory"], start=1):
+            for r in run["rows"]:
+                numbers = f"{r['events']} | {r['megabytes']:.0f} | {r['seconds']:.0f}"
+                lines.append(f"| {i} | {run['policy']} | {numbers} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["load", "disturb", "memory", "bare"])
+    parser.add_argument("--store", default="", help="memory: go on with this log and add to the results")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--policy", default="ConeTree")
+    given = parser.parse_args()
+    if given.what == "bare":
+        bare(given.store, given.port, given.threads)
+    elif given.what == "load":
+        with tempfile.TemporaryDirectory() as folder, postgres() as address:
+            stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": address} if address else {})
+            _write("load", [compare(name, where) for name, where in stores.items()])
+    elif given.what == "disturb":
+        with tempfile.TemporaryDirectory() as folder:
+            _write("disturb", disturb(f"{folder}/log.db"))
+    else:
+        path = RESULTS / "service.json"
+        earlier = json.loads(path.read_text()).get("memory", []) if given.store and path.exists() else []
+        with tempfile.TemporaryDirectory() as folder:
+            rows = memory(given.events, given.policy, given.store or f"{folder}/log.db")
+        _write("memory", [*earlier, {"policy": given.policy, "rows": rows}])
+    print((RESULTS / "service.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Talking to the service from Python; nothing but the standard library."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+from urllib.parse import quote, urlencode, urlsplit
+
+from conebandit.service.events import new_id
+
+_jitter = random.SystemRandom()
+Context = Mapping[str, float | str | None]
+
+
+class ClientError(Exception):
+    """The service refused a request, or could not be reached.
+
+    Attributes
+    ----------
+    status
+        The HTTP status; 0 if there was no answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """An arm to serve, and what is needed to evaluate the choice later."""
+
+    id: str
+    arm: str
+    propensity: float
+    active: tuple[str, ...]
+    mode: str
+    policy_version: str | None
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a report did, metric by metric."""
+
+    id: str
+    recorded: tuple[str, ...]
+    corrected: tuple[str, ...]
+    repeated: tuple[str, ...]
+    late: tuple[str, ...]
+
+
+class Client:
+    """A client of ``conebandit serve``.
+
+    When the connection breaks or the service is busy a request is sent again. That is safe: every decision has an id,
+    made here if you give none, and the same id never leads to a second decision. It may be used from several threads.
+
+    Parameters
+    ----------
+    address
+        Such as ``http://127.0.0.1:8000``.
+    key
+        An API key, if the service wants one.
+    retries
+        How often to try again.
+    timeout
+        Seconds to wait for an answer.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, conebandit as cb
+    >>> from conebandit.service.server import serving
+    >>> with tempfile.TemporaryDirectory() as folder, serving(str(pathlib.Path(folder) / "log.db")) as address:
+    ...     client = cb.Client(address)
+    ...     _ = client.create({"id": "e", "arms": ["old", "new"], "metrics": [{"name": "clicks"}, {"name": "sales"}]})
+    ...     assignment = client.decide("e", id="visit-1")
+    ...     again = client.decide("e", id="visit-1")
+    ...     receipt = client.report("e", "visit-1", {"clicks": 1})
+    ...     client.close()
+    >>> assignment == again, assignment.propensity, receipt.recorded
+    (True, 0.5, ('clicks',))
+    """
+
+    def __init__(self, address: str, *, key: str | None = None, retries: int = 5, timeout: float = 30.0) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"address must look like http://127.0.0.1:8000; got {address!r}.")
+        self._secure = parts.scheme == "https"
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._headers = {"content-type": "application/json", **({"x-api-key": key} if key else {})}
+        self._retries, self._timeout = retries, timeout
+        self._local = threading.local()
+
+    # ---- traffic ------------------------------------------------------------------------------------------------
+
+    def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
+        """Ask for an arm."""
+        body = {"id": id or new_id(), "context": dict(context or {})}
+        return _assignment(self._call("POST", f"/experiments/{quote(experiment)}/decisions", body))
+
+    def decide_many(
+        self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
+    ) -> list[Assignment]:
+        """Ask for several arms at once; all or none."""
+        names = [new_id() for _ in contexts] if ids is None else ids
+        body = {"decisions": [{"id": i, "context": dict(c)} for i, c in zip(names, contexts, strict=True)]}
+        answer = self._call("POST", f"/experiments/{quote(experiment)}/decisions", body)
+        return [_assignment(one) for one in answer["decisions"]]
+
+    def report(self, experiment: str, id: str, values: Mapping[str, float]) -> Receipt:  # noqa: A002
+        """Report metrics of a decision: any of them, at any time, again, or corrected."""
+        answer = self._call("POST", f"/experiments/{quote(experiment)}/outcomes", {"id": id, "values": dict(values)})
+        return _receipt(answer)
+
+    def report_many(self, experiment: str, outcomes: Mapping[str, Mapping[str, float]]) -> list[Receipt]:
+        """Report metrics of several decisions, by id; all or none."""
+        body = {"outcomes": [{"id": id_, "values": dict(values)} for id_, values in outcomes.items()]}
+        answer = self._call("POST", f"/experiments/{quote(experiment)}/outcomes", body)
+        return [_receipt(one) for one in answer["outcomes"]]
+
+    # ---- experiments --------------------------------------------------------------------------------------------
+
+    def create(self, declaration: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin an experiment."""
+        return dict(self._call("POST", "/experiments", dict(declaration)))
+
+    def experiments(self) -> list[str]:
+        """Ids of all experiments."""
+        return list(self._call("GET", "/experiments"))
+
+    def show(self, experiment: str) -> dict[str, Any]:
+        """Declaration, arms, mode and number of events."""
+        return dict(self._call("GET", f"/experiments/{quote(experiment)}"))
+
+    def add_arm(self, experiment: str, arm: str) -> dict[str, Any]:
+        """Add an arm to a running experiment."""
+        return dict(self._call("POST", f"/experiments/{quote(experiment)}/arms", {"add": arm}))
+
+    def retire_arm(self, experiment: str, arm: str) -> dict[str, Any]:
+        """Never serve an arm again."""
+        return dict(self._call("POST", f"/experiments/{quote(experiment)}/arms", {"retire": arm}))
+
+    def set_mode(self, experiment: str, mode: Literal["live", "shadow", "off"]) -> dict[str, Any]:
+        """Change the traffic mode."""
+        return dict(self._call("POST", f"/experiments/{quote(experiment)}/mode", {"mode": mode}))
+
+    # ---- looking ------------------------------------------------------------------------------------------------
+
+    def front(self, experiment: str, context: Context | None = None) -> dict[str, Any]:
+        """The arms held for undominated in a context."""
+        return self._look(experiment, "front", context=json.dumps(dict(context or {})))
+
+    def explain(self, experiment: str, context: Context | None = None) -> dict[str, Any]:
+        """Why these arms, in this context."""
+        return self._look(experiment, "explain", context=json.dumps(dict(context or {})))
+
+    def events(self, experiment: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
+        """A page of the log."""
+        return self._look(experiment, "events", after=after, limit=limit)
+
+    def shift(self, experiment: str) -> dict[str, Any]:
+        """Whether the law of the contexts has changed."""
+        return self._look(experiment, "shift")
+
+    def state(self, experiment: str) -> dict[str, Any]:
+        """Where the log ends, and a checksum of the state."""
+        return self._look(experiment, "state")
+
+    def close(self) -> None:
+        """Close the connection of this thread."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _look(self, experiment: str, what: str, **query: Any) -> dict[str, Any]:
+        return dict(self._call("GET", f"/experiments/{quote(experiment)}/{what}?{urlencode(query)}"))
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        payload = None if body is None else json.dumps(body, allow_nan=False)
+        for attempt in range(self._retries + 1):
+            try:
+                status, text = self._send(method, path, payload)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                status, text = 0, str(error) or type(error).__name__
+            if status not in (0, 502, 503, 504) or attempt == self._retries:
+                break
+            time.sleep(min(0.05 * 2**attempt, 2.0) * _jitter.uniform(0.5, 1.0))  # not all clients at once
+        if status // 100 != 2:
+            raise ClientError(status, _message(status, text))
+        return json.loads(text)
+
+    def _send(self, method: str, path: str, payload: str | None) -> tuple[int, str]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+            connection = self._local.connection = kind(self._host, self._port, timeout=self._timeout)
+        connection.request(method, self._prefix + path, payload, self._headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def _assignment(answer: dict[str, Any]) -> Assignment:
+    return Assignment(**{**answer, "active": tuple(answer["active"])})
+
+
+def _receipt(answer: dict[str, Any]) -> Receipt:
+    lists = {name: tuple(answer[name]) for name in ("recorded", "corrected", "repeated", "late")}
+    return Receipt(id=answer["id"], **lists)
+
+
+def _message(status: int, text: str) -> str:
+    if status == 0:
+        return f"the service cannot be reached: {text}"
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the service answered {status}"

@@ -1,0 +1,408 @@
+"""Deciding, reporting, changing: what the service does, without HTTP. Everything happens in a turn, a transaction."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from conebandit._version import __version__
+from conebandit.policies.base import Front
+from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
+from conebandit.service.events import Event, Kind, canonical, new_id, seal
+from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
+from conebandit.service.registry import make_policy
+from conebandit.service.state import Reports, State, catch_up, rebuild
+from conebandit.service.store import PAGE, Session
+
+MOST_AT_ONCE = 1000  # decisions or outcomes in one request
+DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
+SNAPSHOT_EVERY = 10_000  # events, at least
+SNAPSHOT_GROWTH = 1.25  # and by this factor, so that the work for all snapshots stays proportional to the log
+SNAPSHOTS_KEPT = 3
+
+
+class Engine:
+    """The states of all experiments, in memory, as far as they have been asked for."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, State] = {}
+
+    def forget(self) -> None:
+        """Drop all states: the next turn reads them from the store."""
+        self.states.clear()
+
+
+class Turn:
+    """What is done in one transaction: events are folded at once and written when the turn ends.
+
+    A request is refused before it has changed anything. If anything else goes wrong the transaction is undone, and the
+    engine must forget its states.
+
+    Parameters
+    ----------
+    engine
+        Holds the states.
+    session
+        A transaction that writes.
+    now
+        Milliseconds since 1970.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from conebandit.service.store import open_store
+    >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}, {"name": "n"}]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = open_store(str(pathlib.Path(folder) / "log.db"))
+    ...     with store.write() as session:
+    ...         turn = Turn(Engine(), session, now=0)
+    ...         created = turn.create(experiment)
+    ...         [decision] = turn.decide("e", [{"id": "first", "context": {}}])
+    ...         outcome = turn.report("e", [{"id": "first", "values": {"m": 1.0}}])
+    ...         turn.finish()
+    ...     store.close()
+    >>> decision["propensity"], outcome
+    (0.5, [{'id': 'first', 'recorded': ['m'], 'corrected': [], 'repeated': [], 'late': []}])
+    """
+
+    def __init__(self, engine: Engine, session: Session, now: int) -> None:
+        self._engine = engine
+        self._session = session
+        self._now = now
+        self.events_taken = 0
+        self._current: set[str] = set()  # experiments whose log is locked and whose state is at its head
+        self._unwritten: dict[str, tuple[list[Event], set[str | None]]] = {}  # with the decisions they are about
+
+    # ---- experiments --------------------------------------------------------------------------------------------
+
+    def create(self, experiment: Experiment) -> dict[str, Any]:
+        """Begin an experiment; the same declaration again is a no-op."""
+        make_policy(experiment, len(experiment.arms))  # refuses settings that do not fit
+        if not self._session.create(experiment.id):
+            if self._state(experiment.id).experiment.declaration != experiment.declaration:
+                raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
+            return self.describe(experiment.id)
+        state = State(experiment, dict.fromkeys(experiment.arms, True))
+        self._engine.states[experiment.id] = state
+        self._current.add(experiment.id)
+        self._append(state, "created", None, {"declaration": experiment.declaration, "library": __version__})
+        return self.describe(experiment.id)
+
+    def describe(self, experiment_id: str) -> dict[str, Any]:
+        """What an experiment is and how far it has come."""
+        state = self._state(experiment_id)
+        return {
+            "id": experiment_id,
+            "mode": state.mode,
+            "arms": [{"name": name, "active": active} for name, active in state.arms.items()],
+            "events": state.head.seq,
+            "declaration": state.experiment.declaration,
+        }
+
+    def set_mode(self, experiment_id: str, mode: Any) -> dict[str, Any]:
+        """Change the traffic mode; the mode that it has is a no-op."""
+        checked = as_mode(mode)
+        state = self._state(experiment_id)
+        if state.mode != checked:
+            self._append(state, "mode_changed", None, {"mode": checked})
+        return self.describe(experiment_id)
+
+    def add_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
+        """Add an arm; one that is active already is a no-op."""
+        name = as_arm_name(arm)
+        state = self._state(experiment_id)
+        if name in state.arms:
+            if not state.arms[name]:
+                raise ConflictError(f"arm {name!r} is retired and is never served again; add one of another name.")
+            return self.describe(experiment_id)
+        if len(state.arms) >= MOST_ARMS:
+            raise ConflictError(f"there are {len(state.arms)} arms, and {MOST_ARMS} is the limit.")
+        self._append(state, "arm_added", None, {"arm": name})
+        return self.describe(experiment_id)
+
+    def retire_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
+        """Never serve an arm again; one that is retired already is a no-op."""
+        name = as_arm_name(arm)
+        state = self._state(experiment_id)
+        if name not in state.arms:
+            raise NotFoundError(f"there is no arm {name!r}; there are {', '.join(state.arms)}.")
+        if name == state.experiment.baseline:
+            raise ConflictError(f"arm {name!r} is the baseline, which modes 'shadow' and 'off' serve; it must stay.")
+        if state.arms[name]:
+            self._append(state, "arm_retired", None, {"arm": name})
+        return self.describe(experiment_id)
+
+    # ---- decisions and outcomes ---------------------------------------------------------------------------------
+
+    def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """An arm for each request ``{"id", "context"}``; all or none. An id that was there before gets its answer."""
+        state = self._state(experiment_id)
+        ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
+        given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
+        self._write(experiment_id, given)
+        found = {id_: event.body for id_, event in self._session.decided(experiment_id, given).items()}
+        new: dict[str, dict[str, Any]] = {}
+        for id_, request in zip(ids, requests, strict=True):
+            context = dict(request.get("context") or {})
+            earlier = found.get(id_) or new.get(id_)
+            if earlier is None:
+                new[id_] = {"context": context, "x": state.experiment.encode(context)}
+            elif canonical(earlier["context"]) != canonical(context):
+                raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
+        if new:
+            found |= self._decide_new(experiment_id, new)
+        return [_reply(found[id_]) for id_ in ids]
+
+    def _decide_new(self, experiment_id: str, new: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        state = self._state(experiment_id)
+        at = max(self._now, state.at)
+        if state.mode != "off":
+            state = self._fresh(experiment_id)
+            state.close_windows(at, state.head.seq + 1)
+        decided = {}
+        for id_, asked in new.items():
+            body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
+            decided[id_] = self._append(state, "decided", id_, {**body, **_choose(state, asked["x"], id_)})
+        return decided
+
+    def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Record outcomes ``{"id", "values"}``; all or none."""
+        state = self._state(experiment_id)
+        outcomes = []
+        for request in _some(requests, "outcomes"):
+            values = request.get("values")
+            if not isinstance(values, Mapping) or not values:
+                raise InvalidError("values must be a table of one or more metrics.")
+            checked = {name: state.experiment.check_value(name, value) for name, value in values.items()}
+            outcomes.append((_decision_id(request.get("id"), generate=False), checked))
+        ids = list({id_ for id_, _ in outcomes})
+        self._write(experiment_id, ids)
+        histories = self._session.histories(experiment_id, ids, state.head.seq)
+        missing = set(ids) - set(histories)
+        if missing:
+            raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
+        reports = {id_: Reports(state.experiment, history) for id_, history in histories.items()}
+        return [self._report_one(state, id_, values, reports[id_]) for id_, values in outcomes]
+
+    def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> dict[str, Any]:
+        before = dict(reports.values)
+        changed = {name: value for name, value in values.items() if before.get(name) != value}
+        late: list[str] = []
+        if changed:
+            body = {"at": max(self._now, state.at), "id": id_, "values": changed}
+            event = seal(state.head.check, state.head.seq + 1, "reported", id_, body)
+            reports.add(event)
+            done = reports.at(event.seq)
+            late = done.late
+            if done.corrects:
+                self._session.drop_snapshots(state.experiment.id, done.corrects)
+            self._take(state, event, reports)
+        return {
+            "id": id_,
+            "recorded": [name for name in changed if name not in before and name not in late],
+            "corrected": [name for name in changed if name in before and name not in late],
+            "repeated": [name for name in values if name not in changed],
+            "late": late,
+        }
+
+    # ---- what it knows ------------------------------------------------------------------------------------------
+
+    def front(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
+        """The arms held for undominated in a context, with estimates in the units of the metrics."""
+        state = self._fresh(experiment_id)
+        front = state.policy.front(state.experiment.encode(context))
+        return {"version": state.version, "arms": _front(state, front)}
+
+    def explain(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
+        """Front, active arms and, from policies that can say it, why the others are not played."""
+        state = self._fresh(experiment_id)
+        x, names = state.experiment.encode(context), state.served
+        active = state.policy.decide(x, 0).active
+        why = state.policy.explain(x) if hasattr(state.policy, "explain") else None
+        return {
+            "version": state.version,
+            "policy": state.experiment.policy,
+            "observations": state.policy.n_observations,
+            "active": [names[k] for k in active],
+            "front": _front(state, state.policy.front(x)),
+            "path": None if why is None else [{"level": b.level, "seen": b.seen} for b in why.path],
+            "kept_out": None
+            if why is None
+            else [{"arm": names[e.arm], "by": names[e.by], "margins": _finite(e.margins)} for e in why.eliminated],
+        }
+
+    def digest(self, experiment_id: str) -> dict[str, Any]:
+        """Where the log ends and a checksum of the state that it leads to; equal in every process."""
+        state = self._fresh(experiment_id)
+        return {"events": state.head.seq, "check": state.head.check, "state": state.digest()}
+
+    # ---- the log ------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Write what is not written yet, and a snapshot where one is due; then the transaction may commit."""
+        for experiment_id in self._current:
+            self._write(experiment_id)
+            state = self._engine.states[experiment_id]
+            due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
+            if state.head.seq >= due and not state.stale:
+                self.snapshot(experiment_id)
+
+    def snapshot(self, experiment_id: str) -> None:
+        """Keep the state, so that a start need not read the whole log."""
+        state = self._fresh(experiment_id)
+        self._write(experiment_id)
+        self._session.save_snapshot(experiment_id, state.head.seq, state.to_bytes())
+        state.kept = state.head.seq
+        for seq in self._session.snapshots(experiment_id)[SNAPSHOTS_KEPT:]:
+            self._session.drop_snapshots(experiment_id, seq, seq)
+
+    def _state(self, experiment_id: str) -> State:
+        """The state at the head of the log, which is ours until the transaction ends; it may be stale."""
+        if experiment_id in self._current:
+            return self._engine.states[experiment_id]
+        head = self._session.head(experiment_id, lock=True)
+        if head is None:
+            raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+        state = self._engine.states.pop(experiment_id, None)
+        if state is None or state.head.seq > head.seq:
+            state = rebuild(self._session, experiment_id, head)
+        else:
+            catch_up(self._session, state, head)
+        self._engine.states[experiment_id] = state
+        self._current.add(experiment_id)
+        return state
+
+    def _fresh(self, experiment_id: str) -> State:
+        """The state with a policy that can be asked."""
+        state = self._state(experiment_id)
+        if state.stale:
+            self._write(experiment_id)
+            state = rebuild(self._session, experiment_id, state.head)
+            self._engine.states[experiment_id] = state
+        return state
+
+    def _append(self, state: State, kind: Kind, decision: str | None, body: dict[str, Any]) -> dict[str, Any]:
+        stamped = {**body, "at": max(self._now, state.at)}
+        event = seal(state.head.check, state.head.seq + 1, kind, decision, stamped)
+        if kind in ("arm_added", "arm_retired"):
+            self._session.drop_snapshots(state.experiment.id, 0)
+        self._take(state, event)
+        return stamped
+
+    def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
+        state.fold(event, reports)
+        self.events_taken += 1
+        events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
+        events.append(event)
+        ids.add(event.decision)
+
+    def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
+        """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
+        events, ids = self._unwritten.get(experiment_id, ([], set()))
+        if events and (about is None or not ids.isdisjoint(about)):
+            self._session.append(experiment_id, events)
+            del self._unwritten[experiment_id]
+
+
+def verify(session: Session, experiment_id: str) -> dict[str, Any]:
+    """Read the log from its first event, check every seal, and compare the state with the one that is served.
+
+    Raises
+    ------
+    CorruptionError
+        If the log is not what was written, or a snapshot does not lead to the same state, bit for bit.
+    """
+    session.check_database()
+    head = session.head(experiment_id)
+    if head is None:
+        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    state = rebuild(session, experiment_id, head, snapshots=False)
+    digest = state.digest()
+    quick = rebuild(session, experiment_id, head).digest()
+    return {"id": experiment_id, "events": head.seq, "state": digest, "agrees": digest == quick}
+
+
+def restore(session: Session, events: Iterator[Event]) -> str:
+    """Write a log that was exported, as it is, and check that it leads to a state; the id of its experiment.
+
+    Never overwrites: there must be no experiment of this id.
+    """
+    first = next(events, None)
+    try:
+        experiment_id = Experiment.from_dict((first.body if first else {})["declaration"]).id
+    except (KeyError, TypeError, InvalidError):
+        raise CorruptionError("the log does not begin with a declaration.") from None
+    if not session.create(experiment_id):
+        raise ConflictError(f"there is an experiment {experiment_id!r} already; an import never overwrites.")
+    page: list[Event] = [first] if first else []
+    for event in events:
+        page.append(event)
+        if len(page) == PAGE:
+            session.append(experiment_id, page)
+            page = []
+    session.append(experiment_id, page)
+    verify(session, experiment_id)
+    return experiment_id
+
+
+# ---- small parts ----------------------------------------------------------------------------------------------------
+
+
+def _choose(state: State, x: Any, key: str) -> dict[str, Any]:
+    """Arm, propensity and what led to them, as it is written into the log."""
+    baseline = state.experiment.baseline
+    if state.mode == "off":
+        return {
+            "mode": "off",
+            "arm": baseline,
+            "propensity": 1.0,
+            "active": [baseline],
+            "choice": None,
+            "version": None,
+        }
+    decision, names = state.policy.decide(x, key), state.served
+    choice = {"arm": names[decision.arm], "propensity": decision.propensity}
+    return {
+        "mode": state.mode,
+        **(choice if state.mode == "live" else {"arm": baseline, "propensity": 1.0}),
+        "active": [names[k] for k in decision.active],
+        "choice": choice,  # what the policy would do; the same in mode live
+        "version": f"{state.experiment.policy}-{__version__}-{state.version}",
+    }
+
+
+def _reply(body: dict[str, Any]) -> dict[str, Any]:
+    reply = {name: body[name] for name in ("id", "arm", "propensity", "active", "mode")}
+    return {**reply, "policy_version": body["version"]}
+
+
+def _front(state: State, front: Front) -> list[dict[str, Any]]:
+    rows = []
+    for k, means, radii in zip(front.arms, front.means, front.radii, strict=True):
+        estimates = {}
+        for metric, mean, radius in zip(state.experiment.metrics, _finite(means), _finite(radii), strict=True):
+            value = mean if mean is None or metric.worst is None else metric.worst - mean
+            estimates[metric.name] = {"mean": value, "radius": radius}
+        rows.append({"arm": state.served[k], "estimates": estimates})
+    return rows
+
+
+def _finite(values: Any) -> list[float | None]:
+    """Numbers for JSON: None for what is not known."""
+    return [float(v) if math.isfinite(v) else None for v in values]
+
+
+def _decision_id(given: Any, *, generate: bool = True) -> str:
+    if given is None and generate:
+        return new_id()
+    if not isinstance(given, str) or not DECISION_ID.fullmatch(given):
+        raise InvalidError(f"id must be 1 to 128 printable ASCII characters without spaces; got {ascii(given)[:80]}.")
+    return given
+
+
+def _some(requests: Sequence[Mapping[str, Any]], what: str) -> Sequence[Mapping[str, Any]]:
+    if not 1 <= len(requests) <= MOST_AT_ONCE:
+        raise InvalidError(f"{what} must have 1 to {MOST_AT_ONCE} entries; got {len(requests)}.")
+    return requests

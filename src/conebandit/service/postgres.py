@@ -1,0 +1,101 @@
+"""The log in PostgreSQL, for several processes on several machines.
+
+The row of an experiment is locked by whoever appends to its log, so the log is in one order for all; before it decides,
+a process folds what the others have appended.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from conebandit.service.errors import UnavailableError
+from conebandit.service.store import SCHEMA, Session
+
+_SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
+PATIENCE = 10  # seconds to wait for a connection
+
+
+class _Connection:
+    for_update = " FOR UPDATE"
+
+    def __init__(self, address: str) -> None:
+        self.raw = psycopg.connect(address, connect_timeout=PATIENCE)
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self.raw.execute(sql.replace("?", "%s").encode(), tuple(values))
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """One statement for all rows, so that one trip to the server is enough."""
+        head, row = sql.split("VALUES")
+        for start in range(0, len(rows), 1000):
+            part = rows[start : start + 1000]
+            self.execute(f"{head} VALUES {', '.join([row] * len(part))}", [v for values in part for v in values])
+
+    def check(self) -> None:
+        """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
+
+
+class PostgresStore:
+    """A store at a ``postgresql://`` address; PostgreSQL 12 or later.
+
+    Parameters
+    ----------
+    address
+        Of a database that the user may create tables in.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        with self._transaction() as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+            for statement in SCHEMA:
+                connection.execute(statement.format(blob="BYTEA"))
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._transaction() as connection:
+            yield Session(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._transaction() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield Session(connection)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[_Connection]:
+        """Commit at the end, undo on errors; a connection that was lost is not used again."""
+        try:
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:
+                connection = _Connection(self._address)
+            try:
+                yield connection
+                connection.raw.commit()
+            except BaseException:
+                connection.raw.rollback()
+                raise
+            finally:
+                if connection.raw.closed:
+                    self._drop_idle()  # the others were lost with it
+                else:
+                    self._idle.put(connection)
+        except psycopg.Error as error:
+            raise UnavailableError(f"the database did not answer ({type(error).__name__}); try again.") from error
+
+    def _drop_idle(self) -> None:
+        while not self._idle.empty():
+            self._idle.get_nowait().raw.close()
+
+    def close(self) -> None:
+        """Close the idle connections; nobody may be using the store."""
+        self._drop_idle()

@@ -1,0 +1,88 @@
+"""Running the service: in the foreground for the command line, in the background for notebooks and tests."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from conebandit.service.api import create_app
+from conebandit.service.errors import InvalidError
+from conebandit.service.store import open_store
+from conebandit.service.writer import Writer
+
+BACKLOG = 2048
+
+
+def serve(where: str, host: str = "127.0.0.1", port: int = 8000) -> None:
+    """Serve until interrupted.
+
+    Parameters
+    ----------
+    where
+        A path for SQLite, or a ``postgresql://`` address.
+    host, port
+        Where to listen. Beyond this machine only if there are API keys.
+    """
+    server, listener = _prepare(where, host, port)
+    with listener:
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve from a thread while the block runs; gives the address.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, urllib.request
+    >>> with tempfile.TemporaryDirectory() as folder, serving(str(pathlib.Path(folder) / "log.db")) as address:
+    ...     urllib.request.urlopen(address + "/healthz").read()
+    b'{"status":"ok"}'
+    """
+    server, listener = _prepare(where, host, port)
+    with listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{host}:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
+    store = open_store(where)
+    with store.read() as session:
+        if not is_loopback(host) and not session.api_keys():
+            raise InvalidError(
+                f"will not listen on {host}, which others can reach, without API keys. Make one first: "
+                "conebandit key create NAME --scope admin"
+            )
+    listener = socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
+    )
+    # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    config = uvicorn.Config(
+        create_app(Writer(store)), log_level="warning", access_log=False, server_header=False, lifespan="on"
+    )
+    return uvicorn.Server(config), listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

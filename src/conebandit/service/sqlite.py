@@ -1,0 +1,102 @@
+"""The log in one SQLite file: no set-up, one machine."""
+
+from __future__ import annotations
+
+import queue
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from conebandit.service.errors import CorruptionError, UnavailableError
+from conebandit.service.store import SCHEMA, Session
+
+PATIENCE = 10.0  # seconds to wait for another process that writes
+
+
+class _Connection:
+    for_update = ""  # BEGIN IMMEDIATE has locked everything
+
+    def __init__(self, path: str) -> None:
+        self.raw = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        self.execute = self.raw.execute
+        self.execute("PRAGMA journal_mode = WAL")
+        self.execute("PRAGMA synchronous = FULL")  # what is acknowledged survives a power cut
+        self.execute("PRAGMA cache_size = -16000")  # 16 MB, for the index of decisions
+        self.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: moving pages to the file costs more than writing them
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.raw.executemany(sql, rows)
+
+    def check(self) -> None:
+        found = next(iter(self.execute("PRAGMA integrity_check(1)")))[0]
+        if found != "ok":
+            raise CorruptionError(f"the database is damaged: {found}.")
+
+
+class SqliteStore:
+    """A store in a file. WAL mode: readers and the writer do not wait for each other.
+
+    Parameters
+    ----------
+    path
+        The file; made, with its folder, if it is missing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UnavailableError(f"the folder of {path} cannot be made: {error}.") from None
+        with self._connection() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+            for statement in SCHEMA:
+                connection.execute(statement.format(blob="BLOB"))
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._connection() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+            yield Session(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._connection() as connection, _transaction(connection, "BEGIN"):
+            yield Session(connection)
+
+    @contextmanager
+    def _connection(self) -> Iterator[_Connection]:
+        """One that is idle, or a new one; errors of SQLite become ours, without its SQL."""
+        try:
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:
+                connection = _Connection(self._path)
+            try:
+                yield connection
+            finally:
+                self._idle.put(connection)
+        except sqlite3.OperationalError as error:
+            raise UnavailableError(f"the database {self._path} did not answer: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            raise CorruptionError(f"the database {self._path} is damaged: {error}.") from error
+
+    def close(self) -> None:
+        """Close the idle connections; nobody may be using the store."""
+        while not self._idle.empty():
+            self._idle.get_nowait().raw.close()
+
+
+@contextmanager
+def _transaction(connection: _Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.raw.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

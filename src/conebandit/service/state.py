@@ -1,0 +1,306 @@
+"""The state of an experiment: a fold over its log, and nothing else."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import tempfile
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from conebandit.service.errors import CorruptionError
+from conebandit.service.events import ARM_KINDS, START, Event, canonical
+from conebandit.service.experiment import Experiment, Mode
+from conebandit.service.registry import Served, load_policy, make_policy
+from conebandit.service.store import Head, Session
+
+
+class Waiting(NamedTuple):
+    """A metric of a decision whose default counts if nothing is reported by the deadline (milliseconds)."""
+
+    deadline: int
+    seq: int
+    metric: int
+    arm: str
+    x: list[float]
+
+
+class State:
+    """What the log up to ``head`` says.
+
+    The policy knows the arms that can be served now: when an arm is added or retired, what it knows is folded anew
+    from the log over the arms that are left. What is reported is learned at once, one metric or several; a value that
+    was corrected later is learned as if the last value had been the first. So both need the log again, and the state is
+    ``stale`` until :func:`rebuild` has been there.
+
+    Attributes
+    ----------
+    head
+        The last event that was folded.
+    at
+        Its time, in milliseconds since 1970; never decreases.
+    version
+        Position of the last event that changed what the policy knows.
+    stale
+        Whether the policy must be folded anew from the log before it is asked.
+    kept
+        Position of the last snapshot that is known to be in the store.
+    """
+
+    def __init__(self, experiment: Experiment, arms: dict[str, bool]) -> None:
+        self.experiment = experiment
+        self.arms = arms  # name to whether it can be served
+        self.mode: Mode = experiment.mode
+        self.head = Head(0, START)
+        self.at = 0
+        self.version = 0
+        self.stale = False
+        self.kept = 0
+        self._index = {name: k for k, name in enumerate(self.served)}
+        self.policy: Served = make_policy(experiment, len(self._index))
+        self._waiting: list[Waiting] = []  # a heap
+        self._open: dict[int, set[int]] = {}  # decisions to the metrics that they wait for
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """The arms that can be served, in the order of the policy's indices."""
+        return tuple(name for name, active in self.arms.items() if active)
+
+    # ---- folding ------------------------------------------------------------------------------------------------
+
+    def fold(self, event: Event, reports: Reports | None = None, *, settled: bool = False) -> None:
+        """Take in the next event.
+
+        Parameters
+        ----------
+        event
+            It follows on ``head``.
+        reports
+            For a report: all those on its decision, up to the position for which the state is wanted.
+        settled
+            Rebuilding: arms are those of that position, and ``reports`` has the corrections up to there.
+        """
+        body = event.body
+        self.head, self.at = Head(event.seq, event.check), body["at"]
+        if event.kind == "mode_changed":
+            self.mode = body["mode"]
+        elif event.kind in ("arm_added", "arm_retired") and not settled:
+            self.arms[body["arm"]] = event.kind == "arm_added"
+        if self.stale:
+            return
+        self.close_windows(self.at, event.seq)
+        if event.kind == "decided":
+            self._wait(event.seq, body)
+        elif reports is not None:
+            self._learn_report(event, reports, settled=settled)
+        elif event.kind in ("arm_added", "arm_retired"):
+            self._change(event.seq, settled=settled)
+
+    def close_windows(self, at: int, seq: int) -> None:
+        """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
+        while self._waiting and self._waiting[0].deadline < at:
+            entry = heapq.heappop(self._waiting)
+            if entry.metric in self._open.get(entry.seq, ()):
+                default = self.experiment.metrics[entry.metric].default
+                assert default is not None  # only such metrics wait
+                self._settle(entry.seq, {entry.metric})
+                self._learn(entry.arm, entry.x, {entry.metric: default}, seq)
+
+    def _change(self, seq: int, *, settled: bool) -> None:
+        """What was learned before this event is not what should have been learned."""
+        self.version = seq
+        self.stale = not settled
+
+    def _wait(self, seq: int, body: dict[str, Any]) -> None:
+        for m, metric in enumerate(self.experiment.metrics):
+            if metric.default is not None and metric.window is not None:
+                entry = Waiting(deadline(body["at"], metric.window), seq, m, body["arm"], body["x"])
+                heapq.heappush(self._waiting, entry)
+                self._open.setdefault(seq, set()).add(m)
+
+    def _settle(self, seq: int, metrics: set[int]) -> None:
+        """Nothing waits for these metrics of a decision any more."""
+        if seq in self._open:
+            self._open[seq] -= metrics
+            if not self._open[seq]:
+                del self._open[seq]
+
+    def _learn_report(self, event: Event, reports: Reports, *, settled: bool) -> None:
+        report = reports.at(event.seq)
+        if report.corrects:
+            self._change(event.seq, settled=settled)
+        if report.counts and not self.stale:
+            values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
+            self._settle(reports.decided_seq, set(values))
+            self._learn(reports.decided["arm"], reports.decided["x"], values, event.seq)
+
+    def _learn(self, arm: str, x: list[float], values: dict[int, float], seq: int) -> None:
+        if arm not in self._index:
+            return  # retired; its data stay in the log
+        reward = np.full(len(self.experiment.metrics), np.nan)
+        for m, value in values.items():
+            reward[m] = self.experiment.metrics[m].reward(value)
+        self.policy.observe(np.array(x), self._index[arm], reward)
+        self.version = seq
+
+    # ---- keeping and comparing ----------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes, with a checksum; :meth:`from_bytes` reads it back bit for bit."""
+        plain = canonical(self._plain()).encode()
+        with tempfile.TemporaryDirectory() as folder:
+            self.policy.save(Path(folder) / "policy")
+            content = len(plain).to_bytes(8, "big") + plain + (Path(folder) / "policy").read_bytes()
+        return blake2b(content, digest_size=16).digest() + content
+
+    @classmethod
+    def from_bytes(cls, experiment: Experiment, content: bytes) -> State:
+        """Read a state back; a ``CorruptionError`` if it is not what was written."""
+        if blake2b(content[16:], digest_size=16).digest() != content[:16]:
+            raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
+        end = 24 + int.from_bytes(content[16:24], "big")
+        plain = json.loads(content[24:end])
+        self = cls(experiment, dict(plain["arms"]))
+        self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
+        self.head = Head(*plain["head"])
+        self.kept = self.head.seq
+        self._waiting = [Waiting(*entry) for entry in plain["waiting"]]
+        self._open = {seq: set(metrics) for seq, metrics in plain["open"]}
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "policy").write_bytes(content[end:])
+            self.policy = load_policy(Path(folder) / "policy")
+        return self
+
+    def _plain(self) -> dict[str, Any]:
+        return {
+            "arms": list(self.arms.items()),
+            "mode": self.mode,
+            "head": self.head,
+            "at": self.at,
+            "version": self.version,
+            "waiting": sorted(self._waiting),
+            "open": sorted((seq, sorted(metrics)) for seq, metrics in self._open.items()),
+        }
+
+    def digest(self) -> str:
+        """A checksum of everything, each bit of the policy included: two states are the same iff their digests are."""
+        sum_ = blake2b(canonical(self._plain()).encode(), digest_size=16)
+        for name, array in sorted(self.policy.state().items()):
+            sum_.update(f"{name} {array.dtype} {array.shape}".encode())
+            sum_.update(np.ascontiguousarray(array).tobytes())
+        return sum_.hexdigest()
+
+
+class Report(NamedTuple):
+    """What one report event does."""
+
+    counts: dict[str, float]  # values that are learned there: first of their metric, in time; as corrected later
+    corrects: int  # position of the earliest report whose value it changes; 0 if none
+    late: list[str]  # metrics whose window had closed
+
+
+class Reports:
+    """The reports on one decision, each in the light of the others.
+
+    Parameters
+    ----------
+    experiment
+        Whose windows count.
+    history
+        The events of the decision, as far as they are to be known.
+    """
+
+    def __init__(self, experiment: Experiment, history: list[Event]) -> None:
+        self._experiment = experiment
+        self.decided, self.decided_seq = history[0].body, history[0].seq
+        self.values: dict[str, float] = {}  # the last value of each metric, late or not
+        self._first: dict[str, int] = {}
+        self._late: set[str] = set()
+        self._reported: dict[int, tuple[list[str], int, list[str]]] = {}
+        for event in history[1:]:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Know of one more report."""
+        body = event.body
+        new, corrects, late = [], 0, []
+        for name, value in body["values"].items():
+            if name not in self._first:
+                self._first[name] = event.seq
+                if self._closed(name, body["at"]):
+                    self._late.add(name)
+                else:
+                    new.append(name)
+            elif name not in self._late and self.values[name] != value:
+                corrects = min(corrects or event.seq, self._first[name])
+            if name in self._late:
+                late.append(name)
+            self.values[name] = value
+        self._reported[event.seq] = (new, corrects, late)
+
+    def _closed(self, name: str, at: int) -> bool:
+        """Whether the window of a metric has closed."""
+        window = self._experiment.metrics[self._experiment.metric_index[name]].window
+        return window is not None and at > deadline(self.decided["at"], window)
+
+    def at(self, seq: int) -> Report:
+        """What the report at a position does, given all the others."""
+        new, corrects, late = self._reported[seq]
+        return Report({name: self.values[name] for name in new}, corrects, late)
+
+
+def deadline(decided_at: int, window: float) -> int:
+    """The last millisecond at which a value counts."""
+    return decided_at + round(window * 1000)
+
+
+def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool = True) -> State:
+    """The state at a head, from the log; from the latest snapshot on, if that is allowed and there is one.
+
+    A snapshot is dropped when a correction or a change of arms makes it untrue, so those that are there can be used.
+    """
+    state = _start(session, experiment_id, head, snapshots=snapshots)
+    for page in session.checked(experiment_id, state.head, head):
+        ids = list({event.decision for event in page if event.kind == "reported" and event.decision is not None})
+        histories = session.histories(experiment_id, ids, head.seq)
+        for event in page:
+            try:
+                reports = (
+                    Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
+                )
+                state.fold(event, reports, settled=True)
+            except (LookupError, TypeError, ValueError) as error:
+                raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
+    return state
+
+
+def catch_up(session: Session, state: State, head: Head) -> None:
+    """Fold what others have appended since."""
+    experiment = state.experiment
+    for page in session.checked(experiment.id, state.head, head):
+        for event in page:
+            reports = None
+            if event.kind == "reported" and event.decision is not None:
+                history = session.histories(experiment.id, [event.decision], event.seq)
+                reports = Reports(experiment, history[event.decision])
+            state.fold(event, reports)
+
+
+def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool) -> State:
+    events = session.of_kinds(experiment_id, ARM_KINDS, head.seq)
+    if not events or events[0].kind != "created":
+        raise CorruptionError(f"{experiment_id}: the log does not begin with a declaration.")
+    experiment = Experiment.from_dict(events[0].body["declaration"])
+    for seq in session.snapshots(experiment_id) if snapshots else []:
+        if seq <= head.seq:
+            try:
+                return State.from_bytes(experiment, session.snapshot(experiment_id, seq))
+            except (CorruptionError, ValueError, KeyError, TypeError):
+                continue  # a snapshot only saves time: without it, an earlier one or the log will do
+    arms = dict.fromkeys(experiment.arms, True)
+    for event in events[1:]:
+        arms[event.body["arm"]] = event.kind == "arm_added"
+    return State(experiment, arms)

@@ -1,0 +1,221 @@
+"""Where the log is kept. What both databases share is here; ``sqlite`` and ``postgres`` hold what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from conebandit.service.errors import CorruptionError, UnavailableError
+from conebandit.service.events import START, Event, check
+
+PAGE = 500  # events read at once; few enough that nobody waits for a page
+
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS experiments (
+        id TEXT PRIMARY KEY, head BIGINT NOT NULL, last_check TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS events (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, kind TEXT NOT NULL, decision TEXT, body TEXT NOT NULL,
+        sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
+    """CREATE INDEX IF NOT EXISTS events_of_decision
+        ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
+    """CREATE TABLE IF NOT EXISTS snapshots (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, content {blob} NOT NULL, PRIMARY KEY (experiment, seq))""",
+    """CREATE TABLE IF NOT EXISTS api_keys (
+        id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
+)
+
+_EVENT = "seq, kind, decision, body, sealed"
+
+
+class Head(NamedTuple):
+    """Where a log ends: position and checksum of its last event."""
+
+    seq: int
+    check: str
+
+
+class KeyRow(NamedTuple):
+    """What is kept of an API key: not the key."""
+
+    id: str
+    name: str
+    scopes: str
+    digest: str
+    created: str
+
+
+class Connection(Protocol):
+    """What a session needs of a database."""
+
+    for_update: str  # how a SELECT locks its rows; empty if the transaction already locks everything
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Run one statement with ``?`` for values; gives something to iterate over, with a ``rowcount``."""
+        ...
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one INSERT for many rows."""
+        ...
+
+    def check(self) -> None:
+        """Let the database check itself, if it can; a ``CorruptionError`` says what it found."""
+        ...
+
+
+class Store(Protocol):
+    """A place for logs, snapshots and keys that several processes may share."""
+
+    def write(self) -> AbstractContextManager[Session]:
+        """A transaction: committed, on disk, when the block ends; undone if it raises."""
+        ...
+
+    def read(self) -> AbstractContextManager[Session]:
+        """A look at what is committed, which blocks no writer."""
+        ...
+
+    def close(self) -> None:
+        """Give back all connections."""
+        ...
+
+
+class Session:
+    """Everything that is read or written within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._run = connection.execute
+        self.check_database = connection.check
+
+    # ---- logs ---------------------------------------------------------------------------------------------------
+
+    def experiments(self) -> list[str]:
+        """Ids of all experiments, sorted."""
+        return [row[0] for row in self._run("SELECT id FROM experiments ORDER BY id")]
+
+    def head(self, experiment: str, *, lock: bool = False) -> Head | None:
+        """Where the log ends; None if there is no such experiment. ``lock``: nobody else appends until we commit."""
+        suffix = self._connection.for_update if lock else ""
+        rows = list(self._run(f"SELECT head, last_check FROM experiments WHERE id = ?{suffix}", (experiment,)))
+        return Head(*rows[0]) if rows else None
+
+    def create(self, experiment: str) -> bool:
+        """Make an empty log; False if there is one already."""
+        sql = "INSERT INTO experiments (id, head, last_check) VALUES (?, 0, ?) ON CONFLICT DO NOTHING"
+        return bool(self._run(sql, (experiment, START)).rowcount == 1)
+
+    def append(self, experiment: str, events: Sequence[Event]) -> None:
+        """Add events that follow on the head; the caller holds the lock."""
+        if not events:
+            return
+        self._connection.insert_many(
+            f"INSERT INTO events (experiment, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
+        )
+        first, last = events[0], events[-1]
+        sql = "UPDATE experiments SET head = ?, last_check = ? WHERE id = ? AND head = ?"
+        if self._run(sql, (last.seq, last.check, experiment, first.seq - 1)).rowcount != 1:
+            raise UnavailableError("somebody else appended to the log at the same time; try again.")
+
+    def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Event]:
+        """Some events in order, as stored."""
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        return [Event(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
+
+    def checked(self, experiment: str, after: Head, upto: Head) -> Iterator[list[Event]]:
+        """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
+        while after.seq < upto.seq:
+            page = check(self.events(experiment, after.seq, upto.seq), after.check, after.seq)
+            if not page:
+                raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
+            yield page
+            after = Head(page[-1].seq, page[-1].check)
+        if after != upto:
+            raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that the log is said to end with.")
+
+    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Event]]:
+        """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
+        found: dict[str, list[Event]] = {}
+        marks = ", ".join("?" * len(decisions))
+        # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks})"
+        rows = self._run(sql, (experiment, *decisions)) if decisions else ()
+        for event in sorted(Event(*row) for row in rows):
+            if event.seq <= upto and event.decision is not None:
+                found.setdefault(event.decision, []).append(event)
+        return found
+
+    def decided(self, experiment: str, ids: Sequence[str]) -> dict[str, Event]:
+        """Those of some decisions that have been made, by id."""
+        marks = ", ".join("?" * len(ids))
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks}) AND kind = 'decided'"
+        events = [Event(*row) for row in self._run(sql, (experiment, *ids))] if ids else []
+        return {event.decision: event for event in events if event.decision is not None}
+
+    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
+        """All events of some kinds, in order."""
+        marks = ", ".join("?" * len(kinds))
+        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq <= ? AND kind IN ({marks}) ORDER BY seq"
+        return [Event(*row) for row in self._run(sql, (experiment, upto, *kinds))]
+
+    # ---- snapshots ----------------------------------------------------------------------------------------------
+
+    def save_snapshot(self, experiment: str, seq: int, content: bytes) -> None:
+        """Keep a state; replaces one at the same position."""
+        sql = """INSERT INTO snapshots (experiment, seq, content) VALUES (?, ?, ?)
+            ON CONFLICT (experiment, seq) DO UPDATE SET content = excluded.content"""
+        self._run(sql, (experiment, seq, content))
+
+    def snapshots(self, experiment: str) -> list[int]:
+        """Positions of the snapshots, latest first."""
+        sql = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC"
+        return [row[0] for row in self._run(sql, (experiment,))]
+
+    def snapshot(self, experiment: str, seq: int) -> bytes:
+        """The snapshot at a position."""
+        sql = "SELECT content FROM snapshots WHERE experiment = ? AND seq = ?"
+        return bytes(next(iter(self._run(sql, (experiment, seq))))[0])
+
+    def drop_snapshots(self, experiment: str, first: int, last: int = 2**62) -> None:
+        """Forget the snapshots at positions ``first`` to ``last``."""
+        sql = "DELETE FROM snapshots WHERE experiment = ? AND seq >= ? AND seq <= ?"
+        self._run(sql, (experiment, first, last))
+
+    # ---- keys ---------------------------------------------------------------------------------------------------
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a key."""
+        self._run("INSERT INTO api_keys (id, name, scopes, digest, created) VALUES (?, ?, ?, ?, ?)", key)
+
+    def api_keys(self) -> list[KeyRow]:
+        """All keys, oldest first."""
+        sql = "SELECT id, name, scopes, digest, created FROM api_keys ORDER BY created, id"
+        return [KeyRow(*row) for row in self._run(sql)]
+
+    def remove_key(self, id_: str) -> bool:
+        """Forget a key; False if there is none."""
+        return bool(self._run("DELETE FROM api_keys WHERE id = ?", (id_,)).rowcount == 1)
+
+
+def open_store(where: str) -> Store:
+    """The store at a path (SQLite, made if it is missing) or at a ``postgresql://`` address.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = open_store(str(pathlib.Path(folder) / "experiments.db"))
+    ...     with store.write() as session:
+    ...         created = session.create("checkout")
+    ...     with store.read() as session:
+    ...         found = session.experiments()
+    ...     store.close()
+    >>> created, found
+    (True, ['checkout'])
+    """
+    if where.startswith(("postgresql://", "postgres://")):
+        from conebandit.service.postgres import PostgresStore  # noqa: PLC0415  (needs psycopg, an extra)
+
+        return PostgresStore(where)
+    from conebandit.service.sqlite import SqliteStore  # noqa: PLC0415  (it needs this module)
+
+    return SqliteStore(where)

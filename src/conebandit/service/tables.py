@@ -1,0 +1,108 @@
+"""An experiment as a table, one row for each decision, for analysis and off-policy evaluation elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from conebandit.service.errors import InvalidError, NotFoundError
+from conebandit.service.events import Event, to_lines
+from conebandit.service.experiment import Column, Experiment, Numeric
+from conebandit.service.state import Reports
+from conebandit.service.store import PAGE, Head, Store
+
+FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
+def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
+    """The log as it is (``jsonl``, which can be imported), or its decisions with their outcomes (``csv``, ``parquet``).
+
+    Everything up to the event that is the last one now. The store is read page by page, so that nobody waits.
+    """
+    with store.read() as session:
+        head = session.head(experiment_id)
+        if head is None:
+            raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    if format_ == "jsonl":
+        return (line.encode() for line in to_lines(pages(store, experiment_id, head.seq)))
+    if format_ == "csv":
+        return _csv(store, experiment_id, head)
+    if format_ == "parquet":
+        return _parquet(store, experiment_id, head)
+    raise InvalidError(f"format must be one of {', '.join(FORMATS)}; got {format_!a}.")
+
+
+def pages(store: Store, experiment_id: str, upto: int, after: int = 0) -> Iterator[Event]:
+    """Events in order, a page at a time."""
+    while after < upto:
+        with store.read() as session:
+            page = session.events(experiment_id, after, upto)
+        if not page:
+            return
+        yield from page
+        after = page[-1].seq
+
+
+def _rows(store: Store, experiment_id: str, head: Head) -> Iterator[dict[str, Any]]:
+    with store.read() as session:
+        experiment = Experiment.from_dict(session.events(experiment_id, limit=1)[0].body["declaration"])
+    after = 0
+    while after < head.seq:
+        with store.read() as session:
+            page = session.events(experiment_id, after, head.seq, PAGE // 5)
+            made = [event for event in page if event.kind == "decided"]
+            histories = session.histories(experiment_id, [event.decision or "" for event in made], head.seq)
+        for history in histories.values():
+            reports = Reports(experiment, history)
+            yield _row(experiment, reports.decided, reports.values)
+        if not page:
+            return
+        after = page[-1].seq
+
+
+def _row(experiment: Experiment, body: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+    return {
+        "id": body["id"],
+        "at": datetime.fromtimestamp(body["at"] / 1000, UTC).isoformat(timespec="milliseconds"),
+        "mode": body["mode"],
+        "arm": body["arm"],
+        "propensity": body["propensity"],
+        "active": "|".join(body["active"]),
+        "policy_version": body["version"],
+        **{f"context.{column.name}": _cell(column, body["context"].get(column.name)) for column in experiment.columns},
+        **{f"metric.{metric.name}": values.get(metric.name) for metric in experiment.metrics},
+    }
+
+
+def _cell(column: Column, value: Any) -> float | str | None:
+    """As it was given, but one type for a column."""
+    return float(value) if isinstance(column, Numeric) and value is not None else value
+
+
+def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
+    text = io.StringIO()
+    writer: csv.DictWriter[str] | None = None
+    for row in _rows(store, experiment_id, head):
+        if writer is None:
+            writer = csv.DictWriter(text, list(row))
+            writer.writeheader()
+        writer.writerow(row)
+        if text.tell() > 1 << 16:
+            yield text.getvalue().encode("utf-8", "backslashreplace")
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
+    try:
+        import polars  # noqa: PLC0415  (an extra)
+    except ImportError:
+        raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
+    rows = list(_rows(store, experiment_id, head))
+    file = io.BytesIO()
+    polars.DataFrame(rows, infer_schema_length=None).write_parquet(file)
+    yield file.getvalue()

@@ -1,0 +1,143 @@
+"""One thread that writes: requests that wait together share one transaction, and none is answered before the commit."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from conebandit.service.engine import Engine, Turn
+from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.store import Store
+
+MOST_IN_A_TURN = 256
+log = logging.getLogger("conebandit.service")
+
+Work = Callable[[Turn], Any]
+
+
+class _Request(NamedTuple):
+    experiment: str
+    work: Work
+    answer: Future[Any]
+
+
+class Writer:
+    """Carries out requests, one after the other, in as few transactions as possible.
+
+    Parameters
+    ----------
+    store
+        Where to write. Several writers, in several processes, may share it.
+    clock
+        Gives milliseconds since 1970.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from conebandit.service.experiment import Experiment
+    >>> from conebandit.service.store import open_store
+    >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = Writer(open_store(str(pathlib.Path(folder) / "log.db")))
+    ...     _ = writer.submit("e", lambda turn: turn.create(experiment)).result()
+    ...     reply = writer.submit("e", lambda turn: turn.decide("e", [{"context": {}}])).result()
+    ...     writer.close()
+    >>> reply[0]["propensity"]
+    0.5
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.store = store
+        self.events_written = 0
+        self.turns = 0
+        self._clock = clock
+        self._engine = Engine()
+        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
+        self._closed = False
+        self._thread.start()
+
+    def submit(self, experiment: str, work: Work) -> Future[Any]:
+        """Do some work on an experiment in the next transaction; the answer comes after its commit."""
+        answer: Future[Any] = Future()
+        if self._closed:
+            answer.set_exception(UnavailableError("the service is shutting down; try again."))
+        else:
+            self._queue.put(_Request(experiment, work, answer))
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have not been taken up."""
+        return self._queue.qsize()
+
+    def close(self, *, snapshots: bool = True) -> None:
+        """Finish what is waiting, keep snapshots for a quick start, and close the store."""
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+        if snapshots:
+            try:
+                self._keep_all()
+            except ServiceError as error:
+                log.warning("no snapshots were kept: %s", error)
+        self.store.close()
+
+    def _keep_all(self) -> None:
+        for experiment in sorted(self._engine.states):
+            with self.store.write() as session:
+                turn = Turn(self._engine, session, self._clock())
+                turn.snapshot(experiment)
+
+    def _serve(self) -> None:
+        going = True
+        while going:
+            requests = [self._queue.get()]
+            while len(requests) < MOST_IN_A_TURN and not self._queue.empty():
+                requests.append(self._queue.get())
+            going = None not in requests
+            wanted = [r for r in requests if r is not None and r.answer.set_running_or_notify_cancel()]
+            # In order of experiments, so that two processes never wait for each other's locks.
+            self._turn(sorted(wanted, key=lambda r: r.experiment))
+
+    def _turn(self, requests: list[_Request]) -> None:
+        if not requests:
+            return
+        try:
+            answers = self._commit(requests)
+        except Exception as error:
+            self._engine.forget()  # what was folded was not written
+            if not isinstance(error, ServiceError):
+                log.exception("a turn of %d requests failed", len(requests))
+                error = ServiceError("something unexpected went wrong; nothing was changed.")
+            answers = [error] * len(requests)
+        for request, answer in zip(requests, answers, strict=True):
+            if isinstance(answer, Exception):
+                request.answer.set_exception(answer)
+            else:
+                request.answer.set_result(answer)
+
+    def _commit(self, requests: list[_Request]) -> list[Any]:
+        """One transaction. A request that is refused has changed nothing and does not stop the others."""
+        answers: list[Any] = []
+        with self.store.write() as session:
+            turn = Turn(self._engine, session, self._clock())
+            for request in requests:
+                try:
+                    answers.append(request.work(turn))
+                except UnavailableError:
+                    raise
+                except CorruptionError as error:
+                    log.error("%s: %s", request.experiment, error)
+                    answers.append(error)
+                except ServiceError as error:
+                    answers.append(error)
+            turn.finish()
+        self.turns += 1
+        self.events_written += turn.events_taken
+        return answers

@@ -1,0 +1,53 @@
+"""Both stores, and declarations to play with."""
+
+import itertools
+
+import pytest
+
+from conebandit.service.store import open_store
+from tests.service.databases import Postgres, binaries
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    if binaries() is None:
+        pytest.skip("PostgreSQL's binaries are not installed (apt-get install postgresql)")
+    server = Postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def address(request, tmp_path):
+    """Where an empty store is, of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "log.db")
+    return request.getfixturevalue("postgres").fresh_database(f"d{next(_numbers)}")
+
+
+@pytest.fixture
+def store(address):
+    store = open_store(address)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def declaration():
+    """Two metrics, one of them a cost with a window and a default; a number and a category; a quick policy."""
+    return {
+        "id": "checkout",
+        "arms": ["old", "new", "bold"],
+        "metrics": [
+            {"name": "revenue"},
+            {"name": "latency", "direction": "min", "worst": 10.0, "window": "1h", "default": 10.0},
+        ],
+        "context": [
+            {"name": "age", "low": 18, "high": 98, "out_of_range": "clip", "missing": 40},
+            {"name": "device", "levels": ["phone", "desk"]},
+        ],
+        "policy": {"name": "LinearParetoUCB"},
+        "seed": 7,
+    }

@@ -1,0 +1,79 @@
+"""A PostgreSQL server of our own, from Debian's binaries, as the user ``postgres`` (initdb refuses root)."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+
+def binaries() -> Path | None:
+    """The newest version's folder, if there is one."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: float(p.parent.name))
+    return found[-1] if found and (found[-1] / "initdb").exists() else None
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+class Postgres:
+    """A server in a temporary folder, on loopback; it can be killed and started again."""
+
+    def __init__(self) -> None:
+        found = binaries()
+        assert found is not None
+        self.bin = found
+        self.folder = Path(tempfile.mkdtemp(prefix="conebandit-pg-"))
+        self.data = self.folder / "data"
+        self.port = free_port()
+        if os.getuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(self.folder, user.pw_uid, user.pw_gid)
+        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
+        self._run("pg_ctl", "-D", self.data, "-o", options, "-l", self.folder / "log", "-w", "-t", "60", "start")
+
+    def kill(self) -> None:
+        """SIGKILL to the server's own process, by its id; its children notice and end."""
+        pid = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(pid, 9)
+
+    def restart(self) -> None:
+        for _ in range(40):  # the children of the killed server may need a moment to let go of its memory
+            try:
+                self.start()
+                return
+            except subprocess.CalledProcessError:
+                continue
+        raise RuntimeError((self.folder / "log").read_text()[-2000:])
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def fresh_database(self, name: str) -> str:
+        """A new, empty database; its address."""
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
+        return self.address.removesuffix("postgres") + name
+
+    def _run(self, program: str, *args: object) -> None:
+        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
+        subprocess.run(
+            [*as_postgres, self.bin / program, *map(str, args)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.folder,
+        )

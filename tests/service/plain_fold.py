@@ -1,0 +1,60 @@
+"""What a log says, written out plainly: the twin of ``service/state.py`` that shares no code with it but the policy."""
+
+import json
+import math
+
+from conebandit.service.experiment import Experiment
+from conebandit.service.registry import make_policy
+
+
+def plain_fold(events):  # noqa: PLR0912  (plain means written out)
+    """The policy after a list of events."""
+    bodies = [(e.seq, e.kind, json.loads(e.text)) for e in events]
+    experiment = Experiment.from_dict(bodies[0][2]["declaration"])
+    arms = list(experiment.arms)
+    arms += [b["arm"] for _, kind, b in bodies if kind == "arm_added"]
+    for _, kind, b in bodies:
+        if kind == "arm_retired":
+            arms.remove(b["arm"])
+    policy = make_policy(experiment, len(arms))
+    metrics = {m.name: m for m in experiment.metrics}
+    decided = {b["id"]: (seq, b) for seq, kind, b in bodies if kind == "decided"}
+
+    last = {}  # the value that was reported last
+    for _, kind, b in bodies:
+        if kind == "reported":
+            for name, value in b["values"].items():
+                last[b["id"], name] = value
+
+    def learn(decision, names, values):
+        if decision["arm"] in arms:
+            reward = [math.nan] * len(metrics)
+            for i, name in enumerate(metrics):
+                if name in names:
+                    worst = metrics[name].worst
+                    reward[i] = values[name] if worst is None else max(worst - values[name], 0.0)
+            policy.observe(decision["x"], arms.index(decision["arm"]), reward)
+
+    seen, counted = set(), set()
+    for seq, kind, b in bodies:
+        due = []
+        for id_, (made, decision) in decided.items():
+            for i, (name, m) in enumerate(metrics.items()):
+                if m.default is not None and made < seq and (id_, name) not in counted:
+                    deadline = decision["at"] + m.window * 1000
+                    if deadline < b["at"]:
+                        due.append((deadline, made, i, id_, name))
+        for *_, id_, name in sorted(due):
+            counted.add((id_, name))
+            learn(decided[id_][1], {name}, {name: metrics[name].default})
+        if kind == "reported":
+            decision = decided[b["id"]][1]
+            new = {n for n in b["values"] if (b["id"], n) not in seen}
+            seen |= {(b["id"], n) for n in new}
+            in_time = {
+                n for n in new if metrics[n].window is None or b["at"] <= decision["at"] + metrics[n].window * 1000
+            }
+            counted |= {(b["id"], n) for n in in_time}
+            if in_time:
+                learn(decision, in_time, {n: last[b["id"], n] for n in in_time})
+    return policy

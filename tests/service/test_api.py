@@ -1,0 +1,276 @@
+"""The service over HTTP: what it answers, and how it refuses."""
+
+import csv
+import io
+import json
+import logging
+import time
+
+import httpx
+import polars
+import pytest
+
+from conebandit.service import api, engine, keys
+from conebandit.service.server import serve, serving
+from conebandit.service.store import open_store
+
+DESK = {"age": 50, "device": "desk"}
+QUERY = {"context": json.dumps(DESK)}
+
+
+@pytest.fixture
+def client(address, declaration):
+    with serving(address) as url, httpx.Client(base_url=url) as client:
+        assert client.post("/experiments", json=declaration).status_code == 201
+        yield client
+
+
+@pytest.fixture
+def sqlite_address(tmp_path):
+    return str(tmp_path / "x.db")
+
+
+@pytest.fixture
+def sqlite_client(sqlite_address, declaration):
+    with serving(sqlite_address) as url, httpx.Client(base_url=url) as client:
+        client.post("/experiments", json=declaration)
+        client.post("/experiments/checkout/decisions", json={"id": "known", "context": DESK})
+        yield client
+
+
+def test_from_declaration_to_export(client, declaration):
+    assert client.get("/experiments").json() == ["checkout"]
+    assert client.post("/experiments", json=declaration).status_code == 201, "again is a no-op"
+    one = client.post("/experiments/checkout/decisions", json={"id": "one", "context": DESK}).json()
+    assert one["id"] == "one"
+    assert 0 < one["propensity"] <= 1
+    assert one["arm"] in one["active"]
+    assert one["policy_version"].startswith("LinearParetoUCB-")
+    batch = {"decisions": [{"id": f"b{i}", "context": DESK} for i in range(5)]}
+    assert len(client.post("/experiments/checkout/decisions", json=batch).json()["decisions"]) == 5
+    told = client.post("/experiments/checkout/outcomes", json={"id": "one", "values": {"revenue": 2}}).json()
+    assert told == {"id": "one", "recorded": ["revenue"], "corrected": [], "repeated": [], "late": []}
+    batch = {"outcomes": [{"id": f"b{i}", "values": {"revenue": i, "latency": 1.5}} for i in range(5)]}
+    assert len(client.post("/experiments/checkout/outcomes", json=batch).json()["outcomes"]) == 5
+
+    front = client.get("/experiments/checkout/front", params=QUERY).json()
+    assert {row["arm"] for row in front["arms"]} <= {"old", "new", "bold"}
+    assert client.get("/experiments/checkout/explain", params=QUERY).json()["observations"] == 6
+    page = client.get("/experiments/checkout/events", params={"after": 2, "limit": 3}).json()
+    assert [e["seq"] for e in page["events"]] == [3, 4, 5]
+    assert page["next"] == 5
+    assert client.get("/experiments/checkout").json()["events"] == 13
+    assert client.get("/experiments/checkout/shift").json()["contexts"] == 6
+
+    rows = list(csv.DictReader(io.StringIO(client.get("/experiments/checkout/export?format=csv").text)))
+    assert [r["id"] for r in rows] == ["one", *(f"b{i}" for i in range(5))]
+    assert rows[3]["metric.revenue"] == "2.0"
+    assert rows[0]["metric.latency"] == ""
+    assert rows[0]["context.device"] == "desk"
+    table = polars.read_parquet(io.BytesIO(client.get("/experiments/checkout/export?format=parquet").content))
+    assert table["metric.revenue"].to_list() == [2.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    lines = client.get("/experiments/checkout/export").text.splitlines()
+    assert json.loads(lines[-1])["events"] == 13
+
+    added = client.post("/experiments/checkout/arms", json={"add": "fourth"}).json()
+    assert {"name": "fourth", "active": True} in added["arms"]
+    assert client.post("/experiments/checkout/mode", json={"mode": "off"}).json()["mode"] == "off"
+    assert client.post("/experiments/checkout/decisions", json={"context": DESK}).json()["arm"] == "old"
+    assert client.get("/healthz").json() == {"status": "ok"}
+    text = client.get("/metrics").text
+    assert "conebandit_events_total 16" in text
+    assert 'route="/experiments/{experiment}/decisions",status="200"} 3' in text
+
+
+def test_the_monitor_sees_a_change_of_the_population(sqlite_client):
+    for ages in (range(20, 60), range(58, 98)):
+        for _ in range(3):
+            batch = {"decisions": [{"context": {"age": ages[i * 7 % 40], "device": "desk"}} for i in range(300)]}
+            assert sqlite_client.post("/experiments/checkout/decisions", json=batch).status_code == 200
+        report = sqlite_client.get("/experiments/checkout/shift").json()
+    assert report["contexts"] == 1801
+    assert report["alarm"]["coordinate"] == "age"
+    assert abs(report["alarm"]["change_point"] - 901) < 50
+
+
+D, R, E = "/experiments/checkout/decisions", "/experiments/checkout/outcomes", "/experiments"
+METRIC = [{"name": "m"}]
+CONTEXT = {"age": 50, "device": "desk"}
+
+
+def declared(**changes):
+    return {"id": "other", "arms": ["a", "b"], "metrics": METRIC, **changes}
+
+
+BAD = [
+    # method, path, body, status, part of the message
+    ("POST", E, declared(id="no spaces"), 422, "id must be 1 to 64 letters"),
+    ("POST", E, declared(id=None), 422, "id must be"),
+    ("POST", E, {"id": "other"}, 422, "arms must be a list"),
+    ("POST", E, declared(arms=[]), 422, "arms must be a list of 1 to 200 names"),
+    ("POST", E, declared(arms=["a", "a"]), 422, "'a' is there twice"),
+    ("POST", E, declared(arms=["a", "\n"]), 422, "a name has 1 to 64 letters"),
+    ("POST", E, declared(arms=[f"a{i}" for i in range(201)]), 422, "1 to 200 names"),
+    ("POST", E, declared(metrics=[]), 422, "metrics must be a list of 1 to 16"),
+    ("POST", E, declared(metrics=[{"name": f"m{i}"} for i in range(17)]), 422, "1 to 16 tables"),
+    ("POST", E, declared(metrics=[{"name": "m", "direction": "min"}]), 422, "needs 'worst'"),
+    ("POST", E, declared(metrics=[{"name": "m", "worst": 3}]), 422, "'max' has none"),
+    ("POST", E, declared(metrics=[{"name": "m", "direction": "up"}]), 422, "one of max, min"),
+    ("POST", E, declared(metrics=[{"name": "m", "default": 3}]), 422, "needs a 'window'"),
+    ("POST", E, declared(metrics=[{"name": "m", "window": "soon"}]), 422, "like '36h' or '7d'"),
+    ("POST", E, declared(metrics=[{"name": "m", "window": -1}]), 422, "a time above 0"),
+    ("POST", E, declared(metrics=[{"name": "m", "wieght": 1}]), 422, "'wieght' that is not known"),
+    ("POST", E, declared(cone="icecream"), 422, "cone must be"),
+    ("POST", E, declared(cone={"wedge": 90}), 422, "names must be 2 different names"),
+    ("POST", E, declared(cone={"facets": [[0]]}), 422, "cone.facets"),
+    ("POST", E, declared(cone={"rays": [[1, 2]]}), 422, "cone.rays"),
+    ("POST", E, declared(cone={"rays": "all"}), 422, "must be a list"),
+    ("POST", E, declared(cone={"tradeoffs": ["whatever"]}), 422, "cone.tradeoffs"),
+    ("POST", E, declared(cone={"weight_ranges": {"x": [0, 1]}}), 422, "a range is needed for each of m"),
+    ("POST", E, declared(cone={"weights": [["a"]]}), 422, "must be a number"),
+    ("POST", E, declared(context=[{"name": "x"}]), 422, "context[0].low must be a number"),
+    ("POST", E, declared(context=[{"name": "x", "low": 2, "high": 1}]), 422, "low must be below high"),
+    ("POST", E, declared(context=[{"name": "x", "low": 0, "high": 1, "missing": 2}]), 422, "'refuse' or a number in"),
+    ("POST", E, declared(context=[{"name": "x", "levels": []}]), 422, "1 to 100 names"),
+    ("POST", E, declared(context=[{"name": "x", "levels": ["a"], "missing": "b"}]), 422, "must be one of a"),
+    ("POST", E, declared(policy={"name": "Oracle"}), 422, "policy.name must be one of"),
+    ("POST", E, declared(policy={"preset": "lucky"}), 422, "policy: preset must be"),
+    ("POST", E, declared(policy={"bounds": [[0, 2]]}), 422, "policy.bounds cannot be given"),
+    ("POST", E, declared(policy={"n_arms": 3}), 422, "policy: "),
+    ("POST", E, declared(seed="dice"), 422, "seed must be an integer"),
+    ("POST", E, declared(mode="on"), 422, "one of live, shadow, off"),
+    ("POST", E, declared(baseline="c"), 422, "baseline must be one of a, b"),
+    ("POST", E, declared(id="checkout"), 409, "another declaration"),
+    ("POST", E, [1, 2], 422, "valid dictionary"),
+    ("POST", E, b"{", 422, "JSON"),
+    ("POST", D, b"\xff\xfe", 422, "JSON decode error"),
+    ("POST", D, b"[" * 100_000, 400, "parsing the body"),
+    ("POST", D, b'{"context": {"age": ' + b"9" * 5000 + b"}}", 400, "parsing the body"),
+    ("POST", D, b'{"context": {"age": NaN, "device": "desk"}}', 422, "must be a number"),
+    ("POST", D, b'{"context": {"age": 1e999, "device": "desk"}}', 422, "must be a number"),
+    ("POST", D, {"context": {"age": "old", "device": "desk"}}, 422, "'age' must be a number"),
+    ("POST", D, {"context": {"age": 5, "device": "tv"}}, 422, "one of phone, desk"),
+    ("POST", D, {"context": {"age": 5, "device": "\ud800"}}, 422, "one of phone, desk"),
+    ("POST", D, {"context": {"age": 5}}, 422, "'device' is missing"),
+    ("POST", D, {"context": {**CONTEXT, "mood": 1}}, 422, "'mood' that is not known; it may have age, device"),
+    ("POST", D, {"context": {"age": True, "device": "desk"}}, 422, "age"),
+    ("POST", D, {"context": CONTEXT, "id": ""}, 422, "1 to 128 printable"),
+    ("POST", D, {"context": CONTEXT, "id": "a b"}, 422, "1 to 128 printable"),
+    ("POST", D, {"context": CONTEXT, "id": "x" * 129}, 422, "1 to 128 printable"),
+    ("POST", D, {"context": CONTEXT, "id": 7}, 422, "valid string"),
+    ("POST", D, {"context": CONTEXT, "arm": "old"}, 422, "Extra inputs are not permitted"),
+    ("POST", D, {"context": {"device": "phone"}, "id": "known"}, 409, "another context"),
+    ("POST", D, {"decisions": []}, 422, "at least 1 item"),
+    ("POST", D, {"decisions": [{"context": CONTEXT}] * 1001}, 422, "at most 1000 items"),
+    ("POST", D, b"x" * (api.MOST_BYTES + 1), 413, "smaller batches"),
+    ("POST", "/experiments/nothing/decisions", {"context": {}}, 404, "no experiment 'nothing'"),
+    ("POST", "/experiments/%00/decisions", {"context": {}}, 422, "pattern"),
+    ("POST", R, {"id": "nobody", "values": {"revenue": 1}}, 404, "no decision 'nobody'"),
+    ("POST", R, {"id": "known", "values": {}}, 422, "at least 1 item"),
+    ("POST", R, {"id": "known"}, 422, "Field required"),
+    ("POST", R, {"id": "known", "values": {"speed": 1}}, 422, "no metric 'speed'"),
+    ("POST", R, {"id": "known", "values": {"revenue": None}}, 422, "revenue"),
+    ("POST", R, {"id": "known", "values": {"revenue": "1"}}, 422, "revenue"),
+    ("POST", R, {"id": "known", "values": {"revenue": 1e300}}, 422, "at most 1e+15 in size"),
+    ("POST", R, b'{"id": "known", "values": {"revenue": -Infinity}}', 422, "must be a number"),
+    ("POST", "/experiments/checkout/arms", {}, 422, "either 'add' or 'retire'"),
+    ("POST", "/experiments/checkout/arms", {"add": "a", "retire": "b"}, 422, "either 'add' or 'retire'"),
+    ("POST", "/experiments/checkout/arms", {"add": "\x00"}, 422, "arm must be a name"),
+    ("POST", "/experiments/checkout/arms", {"retire": "nobody"}, 404, "no arm 'nobody'"),
+    ("POST", "/experiments/checkout/arms", {"retire": "old"}, 409, "baseline"),
+    ("POST", "/experiments/checkout/mode", {"mode": "on"}, 422, "'live', 'shadow' or 'off'"),
+    ("GET", "/experiments/nothing", None, 404, "no experiment"),
+    ("GET", "/experiments/nothing/export", None, 404, "no experiment"),
+    ("GET", "/experiments/nothing/events", None, 404, "no experiment"),
+    ("GET", "/experiments/nothing/shift", None, 404, "no experiment"),
+    ("GET", "/experiments/checkout/front?context=[]", None, 422, "must be a JSON object"),
+    ("GET", "/experiments/checkout/front", None, 422, "'device' is missing"),
+    ("GET", "/experiments/checkout/events?limit=0", None, 422, "greater than or equal to 1"),
+    ("GET", "/experiments/checkout/events?after=x", None, 422, "valid integer"),
+    ("GET", "/experiments/checkout/export?format=xls", None, 422, "'jsonl', 'csv' or 'parquet'"),
+    ("GET", "/nowhere", None, 404, "Not Found"),
+    ("DELETE", "/experiments/checkout", None, 405, "Method Not Allowed"),
+]  # fmt: skip
+
+
+def test_bad_requests_are_refused_in_words(sqlite_client):
+    assert len(BAD) >= 40
+    before = sqlite_client.get("/experiments/checkout/state").json()
+    for method, path, body, status, message in BAD:
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body)
+        reply = sqlite_client.request(method, path, content=content, headers={"content-type": "application/json"})
+        assert reply.status_code == status, (method, path, str(body)[:200], reply.text)
+        assert message in reply.json()["error"], (method, path, str(body)[:200], reply.text)
+        assert len(reply.text) < 2000
+    assert sqlite_client.get("/experiments/checkout/state").json() == before
+    assert sqlite_client.get("/experiments").json() == ["checkout"]
+
+
+def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):
+    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    store = open_store(sqlite_address)
+    with store.write() as session:
+        made = {scope: keys.create_key(session, scope, [scope]) for scope in keys.SCOPES}
+        kept = session.api_keys()
+    assert not any(made[row.name].split("_", 2)[2] in repr(row) for row in kept), "only a hash is stored"
+    requests = {
+        "decide": ("POST", D, {"context": CONTEXT}, 200),
+        "report": ("POST", R, {"id": "known", "values": {"revenue": 1}}, 200),
+        "read": ("GET", "/experiments/checkout/front", None, 422),
+        "admin": ("POST", "/experiments/checkout/mode", {"mode": "live"}, 200),
+    }
+    for needed, (method, path, body, passed) in requests.items():
+        for has, key in made.items():
+            status = sqlite_client.request(method, path, json=body, headers={"X-API-Key": key}).status_code
+            assert status == (passed if has in (needed, "admin") else 403), (needed, has)
+        bearer = {"Authorization": f"Bearer {made[needed]}"}
+        assert sqlite_client.request(method, path, json=body, headers=bearer).status_code == passed
+        for wrong in ("", "x", made[needed][:-1], made[needed] + "0", made["read"][:15] + made["admin"][15:], "cb__"):
+            reply = sqlite_client.request(method, path, json=body, headers={"X-API-Key": wrong})
+            assert reply.status_code == 401, wrong
+    assert sqlite_client.get("/experiments").status_code == 401
+    assert sqlite_client.get("/metrics").status_code == 401
+    assert sqlite_client.get("/healthz").status_code == 200
+    with store.write() as session:
+        assert session.remove_key(made["decide"].split("_")[1])
+    time.sleep(0.01)
+    reply = sqlite_client.post(D, json={"context": CONTEXT}, headers={"X-API-Key": made["decide"]})
+    assert reply.status_code == 401, "revoked"
+    store.close()
+
+
+def test_the_comparison_of_keys_takes_constant_time(monkeypatch):
+    compared = []
+    monkeypatch.setattr(keys.hmac, "compare_digest", lambda a, b: compared.append((len(a), len(b))) or a == b)
+    row = keys.KeyRow("1234", "n", "read", keys._digest("secret"), "")
+    for given in ("cb_1234_secret", "cb_1234_wrong", "cb_9999_secret", "", "nonsense"):
+        keys.find_key([row], given)
+    assert compared == [(64, 64)] * 5
+
+
+def test_it_does_not_listen_to_others_without_keys(tmp_path):
+    with pytest.raises(Exception, match="without API keys"):
+        serve(str(tmp_path / "log.db"), host="0.0.0.0", port=0)
+
+
+def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("SELECT secret FROM inside")
+
+    with caplog.at_level(logging.CRITICAL):
+        monkeypatch.setattr(engine.Turn, "describe", broken)
+        reply = sqlite_client.get("/experiments/checkout")
+        assert reply.status_code == 500
+        monkeypatch.setattr(api, "_list", broken)
+        other = sqlite_client.get("/experiments")
+        assert other.status_code == 500
+    for text in (reply.text, other.text):
+        assert "SELECT" not in text
+        assert "Traceback" not in text
+    assert sqlite_client.post(D, json={"context": CONTEXT}).status_code == 200, "and it goes on"
+
+
+def test_the_schema_has_examples(sqlite_client):
+    schema = sqlite_client.get("/openapi.json").json()
+    assert len(schema["paths"]) == 14
+    assert "tradeoffs" in json.dumps(schema["paths"]["/experiments"]["post"])

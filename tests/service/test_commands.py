@@ -1,0 +1,100 @@
+"""The commands of the service, as a user calls them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from conebandit.cli import app
+
+TOML = """
+id = "checkout"
+arms = ["old", "new"]
+cone = { tradeoffs = ["one unit of revenue is worth at most 50 of latency"] }
+policy = { name = "ParetoUCB1" }
+
+[[metrics]]
+name = "revenue"
+
+[[metrics]]
+name = "latency"
+direction = "min"
+worst = 2000
+window = "36h"
+default = 2000
+
+[[context]]
+name = "age"
+low = 18
+high = 98
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("CONEBANDIT_STORE", str(tmp_path / "log.db"))
+    return lambda *args: CliRunner().invoke(app, [str(a) for a in args])
+
+
+def test_experiments(run, tmp_path):
+    (tmp_path / "e.toml").write_text(TOML)
+    assert run("experiment", "create", tmp_path / "e.toml").output == "checkout: 2 arms, 2 metrics, mode live\n"
+    assert run("experiment", "create", tmp_path / "e.toml").exit_code == 0, "again is a no-op"
+    assert run("experiment", "list").output == "checkout: 1 events\n"
+    assert json.loads(run("experiment", "show", "checkout").output)["declaration"]["arms"] == ["old", "new"]
+    for suffix in ("jsonl", "csv", "parquet"):
+        assert run("experiment", "export", "checkout", "--to", tmp_path / f"a.{suffix}").exit_code == 0
+    assert "agrees" in run("verify").output
+    other = ("--store", tmp_path / "other.db")
+    assert run("experiment", "import", tmp_path / "a.jsonl", *other).output == "checkout\n"
+    assert "agrees" in run("verify", "checkout", *other).output
+
+
+def test_what_is_refused_is_said_without_a_stack_trace(run, tmp_path):
+    (tmp_path / "e.toml").write_text(TOML)
+    (tmp_path / "bad.toml").write_text(TOML.replace('"max"', "").replace("worst = 2000", ""))
+    (tmp_path / "none.toml").write_text("arms = [")
+    (tmp_path / "e.json").write_text("{")
+    run("experiment", "create", tmp_path / "e.toml")
+    run("experiment", "export", "checkout", "--to", tmp_path / "a.jsonl")
+    cut = (tmp_path / "a.jsonl").read_bytes()[:-5]
+    (tmp_path / "cut.jsonl").write_bytes(cut)
+    for args, message in [
+        (("experiment", "create", tmp_path / "bad.toml"), "needs 'worst'"),
+        (("experiment", "create", tmp_path / "none.toml"), "is not TOML"),
+        (("experiment", "create", tmp_path / "e.json"), "is not JSON"),
+        (("experiment", "create", tmp_path / "gone.toml"), "cannot be read"),
+        (("experiment", "show", "nothing"), "no experiment 'nothing'"),
+        (("experiment", "export", "nothing", "--to", tmp_path / "x.csv"), "no experiment 'nothing'"),
+        (("experiment", "export", "checkout", "--to", tmp_path / "x.xls"), "format must be one of"),
+        (("experiment", "import", tmp_path / "a.jsonl"), "never overwrites"),
+        (("experiment", "import", tmp_path / "cut.jsonl", "--store", tmp_path / "other.db"), "line 3"),
+        (("verify", "nothing"), "no experiment 'nothing'"),
+        (("key", "create", "k", "--scope", "all"), "one or more of decide, report, read, admin"),
+        (("key", "revoke", "1234"), "no key '1234'"),
+        (("serve", "--host", "0.0.0.0"), "without API keys"),
+    ]:
+        result = run(*args)
+        assert result.exit_code == 1, args
+        assert message in result.output, (args, result.output)
+        assert "Traceback" not in result.output
+
+
+def test_keys(run):
+    made = run("key", "create", "checkout page", "--scope", "decide", "--scope", "report").output.strip()
+    listed = run("key", "list").output
+    assert made.split("_")[1] in listed
+    assert "decide,report" in listed
+    assert made.split("_", 2)[2] not in listed
+    assert run("key", "revoke", made.split("_")[1]).exit_code == 0
+    assert run("key", "list").output == ""
+
+
+def test_the_library_needs_nothing_of_the_service():
+    code = (
+        "import sys; import conebandit, conebandit.cli; "
+        "sys.exit(any(m in sys.modules for m in ('fastapi', 'uvicorn', 'psycopg', 'pydantic')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

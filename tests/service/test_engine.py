@@ -1,0 +1,342 @@
+"""What the service does, without HTTP; every test runs on both stores."""
+
+import contextlib
+import random
+
+import numpy as np
+import pytest
+
+from conebandit.service import engine as engine_module
+from conebandit.service.engine import Engine, Turn, verify
+from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
+from conebandit.service.experiment import Experiment
+from conebandit.service.registry import make_policy, policy_names
+from conebandit.service.state import State, rebuild
+from conebandit.service.store import open_store
+from tests.service.plain_fold import plain_fold
+
+HOUR = 3_600_000
+PHONE = {"age": 30, "device": "phone"}
+
+
+class Driver:
+    """Turns on a store, at times that the test chooses, by one engine or several."""
+
+    def __init__(self, store, id_="checkout"):
+        self.store, self.id, self.engine, self.now = store, id_, Engine(), 1_000_000
+
+    def __getattr__(self, name):
+        def call(*args):
+            try:
+                with self.store.write() as session:
+                    turn = Turn(self.engine, session, self.now)
+                    answer = getattr(turn, name)(self.id, *args)
+                    turn.finish()
+            except Exception:
+                self.engine.forget()
+                raise
+            return answer
+
+        return call
+
+    def create(self, declaration):
+        with self.store.write() as session:
+            turn = Turn(self.engine, session, self.now)
+            turn.create(Experiment.from_dict(declaration))
+            turn.finish()
+
+    def ask(self, id_, context=PHONE):
+        return self.decide([{"id": id_, "context": context}])[0]
+
+    def tell(self, id_, **values):
+        return self.report([{"id": id_, "values": values}])[0]
+
+    @property
+    def events(self):
+        with self.store.read() as session:
+            return session.events(self.id, limit=10**6)
+
+    @property
+    def policy(self):
+        with self.store.write() as session:
+            return Turn(self.engine, session, self.now)._fresh(self.id).policy
+
+
+@pytest.fixture
+def run(store, declaration):
+    driver = Driver(store)
+    driver.create(declaration)
+    return driver
+
+
+def assert_same(a, b):
+    a, b = a.state(), b.state()
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_a_decision_id_gets_one_answer_for_ever(run):
+    first = run.ask("a")
+    assert first["arm"] in ("old", "new", "bold")
+    assert first["active"]
+    for i in range(30):
+        run.ask(f"x{i}")
+        run.tell(f"x{i}", revenue=float(i))
+    assert run.ask("a") == first
+    run.engine.forget()  # a restart
+    assert run.ask("a") == first
+    with pytest.raises(ConflictError, match="'a' was asked for with another context"):
+        run.ask("a", {"age": 31, "device": "phone"})
+
+
+def test_a_batch_may_repeat_an_id(run):
+    replies = run.decide([{"id": "a", "context": PHONE}, {"id": "b", "context": PHONE}, {"id": "a", "context": PHONE}])
+    assert replies[0] == replies[2]
+    assert len(run.events) == 3
+    with pytest.raises(ConflictError):
+        run.decide([{"id": "c", "context": PHONE}, {"id": "c", "context": {"device": "desk"}}])
+    assert len(run.events) == 3, "all or none"
+
+
+def test_ids_are_made_if_none_is_given(run):
+    replies = run.decide([{"context": PHONE}] * 2)
+    assert replies[0]["id"] != replies[1]["id"]
+
+
+def test_parts_are_learned_as_they_come(run, declaration):
+    arms = [run.ask(str(i))["arm"] for i in range(3)]
+    assert run.tell("0", revenue=5.0)["recorded"] == ["revenue"]
+    assert run.tell("1", revenue=4.0, latency=2.5)["recorded"] == ["revenue", "latency"]
+    assert run.tell("0", latency=20.0)["recorded"] == ["latency"]
+    experiment = Experiment.from_dict(declaration)
+    policy, x = make_policy(experiment, 3), experiment.encode(PHONE)
+    policy.observe(x, experiment.arms.index(arms[0]), [5.0, np.nan])
+    policy.observe(x, experiment.arms.index(arms[1]), [4.0, 7.5])
+    policy.observe(x, experiment.arms.index(arms[0]), [np.nan, 0.0])  # worse than the worst counts as the worst
+    assert_same(run.policy, policy)
+
+
+def test_repeats_change_nothing(run):
+    run.ask("a")
+    run.tell("a", revenue=5.0)
+    before = run.digest()
+    assert run.tell("a", revenue=5.0) == {
+        "id": "a", "recorded": [], "corrected": [], "repeated": ["revenue"], "late": [],
+    }  # fmt: skip
+    assert run.digest() == before
+    run.tell("a", revenue=5.0, latency=1.0)
+    assert run.events[-1].body["values"] == {"latency": 1.0}
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_correction_is_as_if_the_first_value_had_never_been(run, store, declaration, snapshot):
+    twin = Driver(store, "twin")
+    twin.create({**declaration, "id": "twin"})
+    for driver in (run, twin):
+        for i in range(40):
+            driver.ask(str(i), {"age": 20 + i, "device": "desk" if i % 3 else "phone"})
+    for i in range(40):
+        arm = {e.decision: e.body["arm"] for e in run.events if e.kind == "decided"}
+        assert arm == {e.decision: e.body["arm"] for e in twin.events if e.kind == "decided"}
+        run.tell(str(i), revenue=float(i % 7))
+        twin.tell(str(i), revenue=-3.0 if i == 11 else float(i % 7))
+        if snapshot and i == 20:
+            run.snapshot()
+    assert run.digest()["state"] != twin.digest()["state"]
+    assert run.tell("11", revenue=-3.0)["corrected"] == ["revenue"]
+    assert_same(run.policy, twin.policy)
+    run.engine.forget()
+    assert_same(run.policy, twin.policy)
+    assert [e.body["values"]["revenue"] for e in run.events if e.decision == "11" and e.kind == "reported"] == [4, -3]
+
+
+def test_windows_close_with_the_default_and_late_values_do_not_count(run):
+    run.ask("a")
+    run.ask("b")
+    run.tell("b", latency=1.0)
+    run.now += HOUR
+    assert run.tell("a", revenue=1.0)["recorded"] == ["revenue"]
+    observed = run.policy.n_observations
+    run.now += 1  # the window of a has closed; it is counted with the next event
+    run.ask("c")
+    assert run.policy.n_observations == observed + 1
+    assert run.tell("a", latency=1.0)["late"] == ["latency"]
+    assert run.policy.n_observations == observed + 1
+    assert run.tell("b", latency=2.0)["corrected"] == ["latency"], "it was in time, so it can be corrected later"
+    assert_same(run.policy, plain_fold(run.events))
+
+
+def test_unknown_decisions_and_metrics(run):
+    with pytest.raises(NotFoundError, match="no decision 'nobody'"):
+        run.tell("nobody", revenue=1.0)
+    run.ask("a")
+    with pytest.raises(InvalidError, match="no metric 'speed'; this experiment has revenue, latency"):
+        run.tell("a", speed=1.0)
+    with pytest.raises(InvalidError, match="must be a number"):
+        run.tell("a", revenue=float("nan"))
+    with pytest.raises(NotFoundError):
+        run.report([{"id": "a", "values": {"revenue": 1.0}}, {"id": "nobody", "values": {"revenue": 1.0}}])
+    assert len(run.events) == 2
+
+
+def test_arms_come_and_go(run):
+    for i in range(60):
+        run.ask(str(i))
+        run.tell(str(i), revenue=1.0, latency=1.0)
+    run.add_arm("late")
+    assert run.policy.n_arms == 4
+    assert run.ask("first")["arm"] == "late", "an arm never seen comes first"
+    run.tell("first", revenue=9.0)
+    described = run.retire_arm("new")
+    assert {"name": "new", "active": False} in described["arms"]
+    replies = run.decide([{"id": f"y{i}", "context": PHONE} for i in range(200)])
+    assert "new" not in {r["arm"] for r in replies} | {a for r in replies for a in r["active"]}
+    assert any(e.body.get("arm") == "new" for e in run.events), "its data stay"
+    played = next(e.decision for e in run.events if e.kind == "decided" and e.body["arm"] == "new")
+    assert run.tell(played, revenue=2.0)["corrected"] == ["revenue"], "and can still be corrected"
+    with pytest.raises(ConflictError, match="never served again"):
+        run.add_arm("new")
+    with pytest.raises(ConflictError, match="baseline"):
+        run.retire_arm("old")
+    with pytest.raises(NotFoundError):
+        run.retire_arm("nobody")
+    assert_same(run.policy, plain_fold(run.events))
+
+
+def test_modes(run):
+    run.set_mode("shadow")
+    replies = [run.ask(f"s{i}") for i in range(20)]
+    assert {(r["arm"], r["propensity"], r["mode"]) for r in replies} == {("old", 1.0, "shadow")}
+    choices = [e.body["choice"] for e in run.events if e.kind == "decided"]
+    assert len({c["arm"] for c in choices}) > 1, "what the policy would have done is in the log"
+    run.set_mode("off")
+    assert run.ask("off")["active"] == ["old"]
+    assert run.events[-1].body["choice"] is None
+    run.set_mode("live")
+    assert len({run.ask(f"l{i}")["arm"] for i in range(20)}) > 1
+
+
+def test_propensities_are_the_shares_of_the_draws(run):
+    for i in range(30):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i % 5), latency=float(i % 3))
+    replies = run.decide([{"context": PHONE} for _ in range(1000)])
+    shares = {arm: sum(r["arm"] == arm for r in replies) / 1000 for arm in replies[0]["active"]}
+    for reply in replies:
+        assert abs(shares[reply["arm"]] - reply["propensity"]) < 0.08
+
+
+def test_snapshots_only_save_time(run, store, monkeypatch):
+    monkeypatch.setattr(engine_module, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(engine_module, "SNAPSHOT_GROWTH", 1.0)
+    for i in range(60):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i))
+    with store.read() as session:
+        assert len(session.snapshots("checkout")) == engine_module.SNAPSHOTS_KEPT
+        assert verify(session, "checkout")["agrees"]
+        latest = session.snapshots("checkout")[0]
+    before = run.digest()
+    run.engine.forget()
+    assert run.digest() == before
+    with store.write() as session:  # a damaged one is not used, an untrue one is found
+        content = session.snapshot("checkout", latest)
+        session.save_snapshot("checkout", latest, content[:-1] + bytes([content[-1] ^ 1]))
+    run.engine.forget()
+    assert run.digest() == before
+    state = State.from_bytes(Experiment.from_dict(run.describe()["declaration"]), content)
+    state.policy.observe(np.full(3, 0.5), 0, [1.0, 1.0])
+    with store.write() as session:
+        session.drop_snapshots("checkout", 0)
+        session.save_snapshot("checkout", latest, state.to_bytes())
+    with store.read() as session:
+        assert not verify(session, "checkout")["agrees"]
+
+
+def test_every_change_of_the_log_is_found(run, store):
+    for i in range(20):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i))
+    rng = random.Random(3)
+    with store.read() as session:
+        verify(session, "checkout")
+    for column in ("body", "kind", "decision", "sealed", "seq", None, "tail"):
+        seq = rng.randrange(2, 41)
+        with contextlib.suppress(UndoError), store.write() as session:
+            old = session.events("checkout", seq - 1, seq)[0]
+            if column is None:
+                session._run("DELETE FROM events WHERE seq = ?", (seq,))
+            elif column == "tail":
+                session._run("DELETE FROM events WHERE seq > ?", (seq,))
+            elif column == "seq":
+                session._run("UPDATE events SET seq = 1000 WHERE seq = ?", (seq,))
+            else:
+                new = {"body": old.text.replace("a", "b", 1), "kind": "mode_changed", "decision": "z", "sealed": "0"}
+                session._run(f"UPDATE events SET {column} = ? WHERE seq = ?", (new[column], seq))
+            with pytest.raises(CorruptionError, match=r"event"):
+                verify(session, "checkout")
+            raise UndoError
+    with store.read() as session:
+        assert verify(session, "checkout")["agrees"]
+
+
+class UndoError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_log_means_what_the_plain_fold_says(store, declaration, seed):
+    """Random delays, parts, repeats, corrections, arms and modes, by two engines that take turns on one store."""
+    rng = random.Random(seed)
+    run = Driver(store)
+    run.create(declaration)
+    engines, ids = [run.engine, Engine()], []
+    for step in range(150):
+        run.engine = rng.choice(engines)
+        run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
+        what = rng.random()
+        if what < 0.4 or not ids:
+            ids.append(f"d{step}")
+            run.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
+        elif what < 0.92:
+            names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
+            run.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+        elif what < 0.94:
+            run.snapshot()
+        elif what < 0.96:
+            run.set_mode(rng.choice(["live", "shadow", "off"]))
+        elif what < 0.98:
+            run.add_arm(f"arm{step}")
+        else:
+            run.retire_arm(rng.choice(["new", "bold"]))
+    plain, digests = plain_fold(run.events), []
+    for engine in [*engines, Engine()]:
+        run.engine = engine
+        assert_same(run.policy, plain)
+        digests.append(run.digest())
+    with store.read() as session:
+        report = verify(session, "checkout")
+        head = session.head("checkout")
+        assert rebuild(session, "checkout", head, snapshots=False).digest() == report["state"]
+    assert report["agrees"]
+    assert {d["state"] for d in digests} == {report["state"]}
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_every_policy_can_be_served(tmp_path, declaration, name):
+    store = open_store(str(tmp_path / "log.db"))
+    run = Driver(store)
+    run.create({**declaration, "policy": {"name": name}})
+    for i in range(40):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i % 4))
+    run.tell("3", revenue=8.0)
+    run.snapshot()
+    assert run.front(PHONE)["arms"]
+    assert set(run.explain(PHONE)["active"]) <= {"old", "new", "bold"}
+    assert_same(run.policy, plain_fold(run.events))
+    digest = run.digest()
+    run.engine.forget()
+    assert run.digest() == digest
+    store.close()
