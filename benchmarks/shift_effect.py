@@ -4,15 +4,18 @@
 
 The default policy and Pareto contextual zooming meet 0, 1,000, 3,000 or 10,000 rounds from the source, then 10,000 from
 the target; regrets are averages over the latter. Written: ``benchmarks/results/shift_effect.*`` and the figure in
-``docs/figures``.
+``docs/figures``; with ``--figure`` the figure alone, from results on file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import sys
 from collections.abc import Callable
 from importlib import metadata
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ TARGET_ROUNDS, SEEDS = 10_000, range(20)
 QUANTITIES = ("play", "coverage")
 POLICIES: dict[str, Callable[..., Any]] = {"default policy": cb.default_policy, "contextual zooming": cb.ParetoZooming}
 HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "shift_effect"
 
 
 def environments(source: int) -> dict[str, Callable[[int], World]]:
@@ -45,32 +49,41 @@ def one(policy: str, environment: str, source: int, seed: int) -> list[float]:
     return [run.average(name, after=source) for name in QUANTITIES]
 
 
-def main() -> None:
+def measure() -> Report:
     report = Report(
         title="Regret after the shift, by rounds from the source",
         command="python benchmarks/shift_effect.py",
         versions={name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
         machine=f"{platform.machine()}, {os.cpu_count()} cores",
     )
+    for environment, policy, source in product(environments(0), POLICIES, SOURCE_ROUNDS):
+        runs = np.array(Parallel(n_jobs=-1)(delayed(one)(policy, environment, source, s) for s in SEEDS))
+        mean, error = runs.mean(axis=0), runs.std(axis=0, ddof=1) / np.sqrt(len(runs))
+        row = {"environment": environment, "policy": policy, "source rounds": source, "runs": len(runs)}
+        figures = {name: float(mean[i]) for i, name in enumerate(QUANTITIES)}
+        report.add(**row, **figures, **{f"{name} error": float(error[i]) for i, name in enumerate(QUANTITIES)})
+    return report
+
+
+def draw(rows: list[dict[str, Any]]) -> None:
+    """The figure, from rows of the report."""
     panels: dict[str, dict[str, Any]] = {}
-    for environment in environments(0):
-        for policy in POLICIES:
-            means, errors = [], []
-            for source in SOURCE_ROUNDS:
-                runs = np.array(Parallel(n_jobs=-1)(delayed(one)(policy, environment, source, s) for s in SEEDS))
-                means.append(runs.mean(axis=0))
-                errors.append(runs.std(axis=0, ddof=1) / np.sqrt(len(runs)))
-                figures = {q: float(means[-1][i]) for i, q in enumerate(QUANTITIES)}
-                spread = {f"{q} error": float(errors[-1][i]) for i, q in enumerate(QUANTITIES)}
-                row = {"environment": environment, "policy": policy, "source rounds": source, "runs": len(runs)}
-                report.add(**row, **figures, **spread)
-            for i, quantity in enumerate(QUANTITIES):
-                curve = (np.array(SOURCE_ROUNDS), np.array(means)[:, i], np.array(errors)[:, i])
-                panels.setdefault(f"{quantity}\n{environment}", {})[policy] = curve
-    report.show()
-    report.write(HERE / "results" / "shift_effect")
+    for environment, quantity, policy in product(environments(0), QUANTITIES, POLICIES):
+        mine = [row for row in rows if (row["environment"], row["policy"]) == (environment, policy)]
+        curve = tuple(np.array([row[key] for row in mine]) for key in ("source rounds", quantity, f"{quantity} error"))
+        panels.setdefault(f"{quantity}\n{environment}", {})[policy] = curve
     figure = plots.shift_effect_figure(panels, xlabel="source rounds")
     plots.save(figure, HERE.parent / "docs" / "figures" / "shift-effect")
+
+
+def main() -> None:
+    if "--figure" in sys.argv:
+        draw(json.loads(RESULTS.with_suffix(".json").read_text())["rows"])
+        return
+    report = measure()
+    report.show()
+    report.write(RESULTS)
+    draw(report.rows)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ def shift_effect_figure(
             ax.set_ylim(bottom=0.0)
             ax.set_title(title)
             ax.set_xlabel(xlabel)
-        axes[0].legend(frameon=False)
+        handles, names = axes[0].get_legend_handles_labels()
+        figure.legend(handles, names, ncols=len(names), loc="outside lower center", frameon=False)
         return figure
 
 
