@@ -19,8 +19,8 @@ def default_policy(
 ) -> ConeKernel | AdaptiveTree:
     """The policy that we recommend for a problem of this size, by evidence.
 
-    ``ConeKernel`` has the best score in nearly every environment of the suite (``docs/which-policy.md``). Its memory and
-    the time of a fit grow with the number of arms times metrics, so for more than a thousand of those it is
+    ``ConeKernel`` has the best score in nearly every environment of the suite (``docs/which-policy.md``). Its memory
+    and the time of a fit grow with the number of arms times metrics, so for more than a thousand of those it is
     ``ConeTree(preset="adaptive")``.
 
     Parameters
