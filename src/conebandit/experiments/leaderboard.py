@@ -163,7 +163,7 @@ def join(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> tuple[lis
         )
     new = {row["policy"] for row in rows}
     kept = [row for row in earlier if row["policy"] not in new]
-    again = f"{told['command'].split(', then')[0]}, then again with --keep for {', '.join(sorted(new))}"
+    again = f"{told['command']}, then again with --keep for {', '.join(sorted(new))}"
     return [*rows, *kept], {**about, "command": again, "seconds": told["seconds"] + about["seconds"]}
 
 

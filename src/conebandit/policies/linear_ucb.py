@@ -48,8 +48,8 @@ class LinearParetoUCB(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.4,
-        ridge: float = 0.01,
+        width: float = 0.7,
+        ridge: float = 0.003,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

@@ -58,7 +58,7 @@ class NeighbourParetoUCB(CompiledPolicy):
         context_dim: int,
         *,
         width: float = 0.1,
-        smoothness: float = 0.2,
+        smoothness: float = 0.15,
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:

@@ -53,7 +53,7 @@ class ScalarisedUCB(CompiledPolicy):
         cone: Cone,
         context_dim: int,
         *,
-        width: float = 0.1,
+        width: float = 0.15,
         bins: int = 16,
         seed: int = 0,
         bounds: ArrayLike | None = None,
