@@ -194,8 +194,8 @@ def test_explain_says_what_beats_an_arm():
     policy.run_chunk(rng.random((500, 1)), means + 0.05 * rng.standard_normal((500, 2, 2)), np.arange(500, dtype="u8"))
     told = policy.explain([0.5])
     assert told.active == (0,)
-    assert (told.beaten[0].arm, told.beaten[0].by) == (1, 0)
-    assert (told.beaten[0].margins > spectral.OUT).all()
+    assert (told.eliminated[0].arm, told.eliminated[0].by) == (1, 0)
+    assert (told.eliminated[0].margins > spectral.OUT).all()
 
 
 def test_bad_input_changes_nothing():

@@ -50,7 +50,7 @@ class KernelExplanation:
     """
 
     active: tuple[int, ...]
-    beaten: tuple[Beaten, ...]
+    eliminated: tuple[Beaten, ...]
     relevance: FloatArray
     lengths: FloatArray
     noise: FloatArray
@@ -279,7 +279,7 @@ class ConeKernel(CompiledPolicy):
         relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
         return KernelExplanation(
             active=decision.active,
-            beaten=tuple(out),
+            eliminated=tuple(out),
             relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
             lengths=fitting.LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
             noise=self.noise,

@@ -220,14 +220,14 @@ class Turn:
         state = self._fresh(experiment_id)
         x, names = state.experiment.encode(context), state.served
         active = state.policy.decide(x, 0).active
-        why = state.policy.explain(x) if hasattr(state.policy, "explain") else None
+        why: Any = state.policy.explain(x) if hasattr(state.policy, "explain") else None
         return {
             "version": state.version,
             "policy": state.experiment.policy,
             "observations": state.policy.n_observations,
             "active": [names[k] for k in active],
             "front": _front(state, state.policy.front(x)),
-            "path": None if why is None else [{"level": b.level, "seen": b.seen} for b in why.path],
+            "path": [{"level": b.level, "seen": b.seen} for b in why.path] if hasattr(why, "path") else None,
             "kept_out": None
             if why is None
             else [{"arm": names[e.arm], "by": names[e.by], "margins": _finite(e.margins)} for e in why.eliminated],
