@@ -253,9 +253,13 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
-    from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
     from conebandit.service.errors import ServiceError  # noqa: PLC0415
 
+    try:
+        from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
+    except ModuleNotFoundError as error:
+        typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
+        raise typer.Exit(1) from None
     typer.echo(f"Serving on http://{host}:{port} (its pages: /docs); stop with Ctrl-C.")
     try:
         server.serve(store, host, port)

@@ -98,3 +98,10 @@ def test_the_library_needs_nothing_of_the_service():
         "sys.exit(any(m in sys.modules for m in ('fastapi', 'uvicorn', 'psycopg', 'pydantic')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_serving_without_the_extra_says_what_to_install():
+    code = "import sys; sys.modules['uvicorn'] = None; from conebandit.cli import app; app(['serve'])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.strip() == "The service needs uvicorn: pip install 'conebandit[service]'."
