@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.fronts import draw, images, keep_undominated, report
+from conebandit.kernels.optimism import play_front
 from conebandit.kernels.rng import uniform
 
 Floats = NDArray[np.float64]
@@ -68,21 +68,8 @@ def choose(
     """Any arm that is on the front of the upper bounds in the cell; those with an unknown metric come first."""
     arms, objectives = active.size, state.facets.shape[1]
     means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
-    values, flags = np.empty((arms, state.facets.shape[0])), np.empty(arms, dtype=np.bool_)
     estimate(state, x, means, radii)
-    unknown = 0
-    for k in range(arms):
-        active[k] = True
-        flags[k] = False
-        for m in range(objectives):
-            flags[k] |= radii[k, m] == np.inf
-        unknown += flags[k]
-    report(state.facets, means, radii, active, values, reported)
-    if unknown == 0:
-        flags[:] = True
-        images(state.facets, means, radii, 1.0, values)
-        keep_undominated(values, flags)
-    return draw(flags, uniform(seed, key))
+    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
 
 
 @in_place

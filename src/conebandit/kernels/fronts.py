@@ -58,10 +58,11 @@ def _beaten(values: Floats, flags: Bools, k: int) -> bool:
 
 
 @in_place
-def report(facets: Floats, means: Floats, radii: Floats, active: Bools, values: Floats, reported: Bools) -> None:
-    """Flag the front of the estimates of active arms; arms with an unknown metric only if nothing is known of any.
+def report(facets: Floats, means: Floats, radii: Floats, active: Bools, values: Floats, reported: Bools) -> int:
+    """Flag the front of the estimates of active arms; how many of these are known in every metric.
 
-    ``values`` (K, F) is room to work in; it receives the images of the means.
+    Arms with an unknown metric, one of infinite radius, are reported only if there are no others. ``values`` (K, F) is
+    room to work in; it receives the images of the means.
     """
     known = 0
     for k in range(active.size):
@@ -75,6 +76,7 @@ def report(facets: Floats, means: Floats, radii: Floats, active: Bools, values: 
     else:
         for k in range(active.size):
             reported[k] = active[k]
+    return known
 
 
 @in_place

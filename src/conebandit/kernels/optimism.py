@@ -1,4 +1,4 @@
-"""Steps that optimistic policies share: the width of bounds, the reported front, a draw from the optimistic front.
+"""Steps that optimistic policies share: the width of bounds, a draw from the optimistic front.
 
 What a policy does not know is a nan mean with an infinite radius.
 """
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.fronts import draw, images, keep_undominated
+from conebandit.kernels.fronts import draw, images, keep_undominated, report
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -19,28 +19,6 @@ Bools = NDArray[np.bool_]
 def spread(width: float, rounds: int) -> float:
     """How far a single reward may be off after so many rounds, for the mean of n rewards to be divided by root n."""
     return float(width * np.sqrt(np.log(2.0 + rounds)))
-
-
-@in_place
-def report(facets: Floats, means: Floats, radii: Floats, values: Floats, active: Bools, reported: Bools) -> int:
-    """Flag all arms as active and the front of the means as reported; how many arms are known in every metric.
-
-    Arms with an unknown metric are reported only if there are no others. ``values`` (K, F) is room to work in.
-    """
-    known = 0
-    for k in range(reported.size):
-        active[k] = True
-        reported[k] = True
-        for m in range(radii.shape[1]):
-            reported[k] &= np.isfinite(radii[k, m])
-        known += reported[k]
-    if known == 0:
-        for k in range(reported.size):
-            reported[k] = True
-    else:
-        images(facets, means, radii, 0.0, values)
-        keep_undominated(values, reported)
-    return known
 
 
 @in_place
@@ -60,7 +38,8 @@ def play_front(
 ) -> tuple[int, float]:
     """An arm on the front of the upper bounds, by a uniform number, and its chance; arms not known come first."""
     values, flags = np.empty((means.shape[0], facets.shape[0])), np.empty(means.shape[0], dtype=np.bool_)
-    known = report(facets, means, radii, values, active, reported)
+    active[:] = True
+    known = report(facets, means, radii, active, values, reported)
     images(facets, means, radii, 1.0, values)
     flag_hopefuls(values, radii, known, flags)
     return draw(flags, u)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.fronts import draw, images, keep_undominated
+from conebandit.kernels.optimism import play_front
 from conebandit.kernels.rng import uniform
 
 Floats = NDArray[np.float64]
@@ -45,27 +45,8 @@ def choose(
     """Any arm that is on the front of the upper bounds; those never seen come first."""
     arms, objectives = state.totals.shape
     means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
-    values, flags = np.empty((arms, state.facets.shape[0])), np.empty(arms, dtype=np.bool_)
     estimate(state, x, means, radii)
-    known = 0
-    for k in range(arms):
-        active[k] = True
-        seen = True
-        for m in range(objectives):
-            seen &= state.counts[k, m] > 0
-        reported[k] = seen
-        known += seen
-    images(state.facets, means, radii, 0.0, values)
-    if known > 0:
-        keep_undominated(values, reported)
-    else:
-        reported[:] = True
-    for k in range(arms):
-        flags[k] = known == arms or not np.isfinite(radii[k]).all()
-    if known == arms:
-        images(state.facets, means, radii, 1.0, values)
-        keep_undominated(values, flags)
-    return draw(flags, uniform(seed, key))
+    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
 
 
 @in_place

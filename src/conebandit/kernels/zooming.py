@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.fronts import draw
-from conebandit.kernels.optimism import flag_hopefuls, report, spread
+from conebandit.kernels.fronts import draw, report
+from conebandit.kernels.optimism import flag_hopefuls, spread
 from conebandit.kernels.rng import uniform
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,8 @@ def choose(
     means, radii = np.empty((arms, state.counts.shape[1])), np.empty((arms, state.counts.shape[1]))
     values, flags = np.empty((arms, state.facets.shape[0])), np.empty(arms, dtype=np.bool_)
     estimate(state, x, means, radii)
-    known = report(state.facets, means, radii, values, active, reported)
+    active[:] = True
+    known = report(state.facets, means, radii, active, values, reported)
     indices(state, x, values)
     flag_hopefuls(values, radii, known, flags)
     return draw(flags, uniform(seed, key))
