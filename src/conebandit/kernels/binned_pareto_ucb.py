@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.grid import cell_of
 from conebandit.kernels.optimism import play_front
 from conebandit.kernels.rng import uniform
 
@@ -37,15 +38,6 @@ class State(NamedTuple):
     facets: Floats
     bins: Ints
     width: Floats
-
-
-@in_place
-def cell_of(bins: int, x: Floats) -> int:
-    """Number of the cell that contains a point; cells are closed below, the last one also above."""
-    cell = 0
-    for m in range(x.size):
-        cell = cell * bins + min(int(x[m] * bins), bins - 1)
-    return cell
 
 
 @in_place

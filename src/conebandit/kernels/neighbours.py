@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.grid import cell_of
 from conebandit.kernels.optimism import play_front, spread
 from conebandit.kernels.rng import uniform
 
@@ -43,18 +44,9 @@ class State(NamedTuple):
 
 
 @in_place
-def anchor_of(side: int, x: Floats) -> int:
-    """Number of the anchor nearest to ``x``."""
-    place = 0
-    for m in range(x.size):
-        place = place * side + min(int(x[m] * side), side - 1)
-    return place
-
-
-@in_place
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     """For each arm and metric, the mean in the neighbourhood with the least uncertainty, and that uncertainty."""
-    place = anchor_of(state.side[0], x)
+    place = cell_of(state.side[0], x)  # the anchor nearest to x is the centre of its cell
     width, smoothness = spread(state.constants[0], state.size[0]), state.constants[1]
     objectives = means.shape[1]
     for k in range(means.shape[0]):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, images, report
+from conebandit.kernels.grid import cell_of
 from conebandit.kernels.optimism import flag_hopefuls, spread
 from conebandit.kernels.rng import uniform
 
@@ -35,18 +36,9 @@ class State(NamedTuple):
 
 
 @in_place
-def bin_of(side: int, x: Floats) -> int:
-    """Number of the bin that contains ``x``; closed below, open above, except at the upper edge of the cube."""
-    place = 0
-    for m in range(x.size):
-        place = place * side + min(int(x[m] * side), side - 1)
-    return place
-
-
-@in_place
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     """Means and bonuses of all arms in the bin of ``x``."""
-    place, width = bin_of(state.side[0], x), spread(state.width[0], state.size[0])
+    place, width = cell_of(state.side[0], x), spread(state.width[0], state.size[0])
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
             n = state.counts[place, k, m]
@@ -111,7 +103,7 @@ def choose(
 def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     """Add one observation to its bin."""
     state.size[0] += 1
-    place = bin_of(state.side[0], x)
+    place = cell_of(state.side[0], x)
     for m in range(reward.size):
         if not np.isnan(reward[m]):
             state.counts[place, arm, m] += 1
