@@ -1,4 +1,4 @@
-"""Baselines that bin contexts: the contract, the compiled loop, saving, and plain twins to compare with."""
+"""Baselines that bin contexts, one of them into a single bin: contract, compiled loop, saving, and plain twins."""
 
 import math
 
@@ -11,6 +11,7 @@ from conebandit.policies.base import as_key, as_seed
 from conebandit.simulate import step_by_step
 
 BINNED = (cb.BinnedParetoUCB, cb.BinnedElimination, cb.SelfTuning)
+KINDS = (cb.ParetoUCB1, *BINNED)
 CONES = {
     "scalar": cb.Cone.orthant(1),
     "orthant": cb.Cone.orthant(2),
@@ -22,6 +23,7 @@ CONES = {
 
 # Constants with which a few hundred rounds are enough to eliminate and to refine cells.
 EAGER = {
+    cb.ParetoUCB1: {"width": 0.1},
     cb.BinnedParetoUCB: {"width": 0.1, "bins": 3},
     cb.BinnedElimination: {"width": 0.03, "smoothness": 0.3},
     cb.SelfTuning: {"width": 0.02, "smoothness": 0.15},
@@ -42,7 +44,7 @@ def data(rng, n, n_arms, cone, dim, *, unknown=0.0):
 
 
 @pytest.mark.parametrize("cone", CONES.values(), ids=CONES)
-@pytest.mark.parametrize("kind", BINNED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_contract_is_kept(kind, cone):
     for n_arms, dim in ((1, 1), (3, 1), (4, 2), (10, 8)):
         cb.check_policy(kind(n_arms, cone, dim, **EAGER[kind] | ({"bins": 2} if kind is cb.BinnedParetoUCB else {})))
@@ -50,7 +52,7 @@ def test_the_contract_is_kept(kind, cone):
 
 
 @pytest.mark.parametrize("cone", CONES.values(), ids=CONES)
-@pytest.mark.parametrize("kind", BINNED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_compiled_loop_equals_steps(kind, cone, rng):
     for dim in (1, 2, 8):
         policy = kind(5, cone, dim, **EAGER[kind] | ({"bins": 2} if kind is cb.BinnedParetoUCB else {}))
@@ -67,7 +69,7 @@ def assert_same_state(a, b):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-@pytest.mark.parametrize("kind", BINNED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_saving_and_loading_is_bit_for_bit(kind, rng, tmp_path):
     cone = cb.Cone.orthant(2, names=["efficacy", "safety"])
     policy = kind(5, cone, 2, seed=3, bounds=[[0, 2], [-1, 1]], **EAGER[kind])
@@ -84,7 +86,7 @@ def test_saving_and_loading_is_bit_for_bit(kind, rng, tmp_path):
     assert_same_state(policy.state(), again.state())
 
 
-@pytest.mark.parametrize("kind", BINNED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_propensities_are_how_often_arms_are_drawn(kind, rng):
     policy = kind(6, CONES["orthant"], 1, **EAGER[kind])
     policy.run_chunk(*data(rng, 300, 6, CONES["orthant"], 1))
@@ -173,12 +175,14 @@ class Twin:
 
 
 class GridTwin(Twin):
+    """A grid of ``bins`` parts of each coordinate, or of one cell for a policy that does not look at contexts."""
+
     def __init__(self, policy):
         super().__init__(policy)
         self.cells = {}
 
     def cell(self, x):
-        bins = self.settings["bins"]
+        bins = self.settings.get("bins", 1)
         where = tuple(min(math.floor(v * bins), bins - 1) for v in x)
         return self.cells.setdefault(where, Statistics(self.n_arms, self.cone.dim))
 
@@ -288,13 +292,18 @@ class SelfTuningTwin(CellsTwin):
         cell.active = [k for k in cell.active if k in kept or k not in active]
 
 
-TWINS = {cb.BinnedParetoUCB: GridTwin, cb.BinnedElimination: EliminationTwin, cb.SelfTuning: SelfTuningTwin}
+TWINS = {
+    cb.ParetoUCB1: GridTwin,
+    cb.BinnedParetoUCB: GridTwin,
+    cb.BinnedElimination: EliminationTwin,
+    cb.SelfTuning: SelfTuningTwin,
+}
 
 
 @pytest.mark.parametrize(
     ("name", "dim", "n_arms"), [("scalar", 1, 4), ("orthant", 2, 6), ("narrow", 1, 5), ("five facets", 3, 5)]
 )
-@pytest.mark.parametrize("kind", BINNED)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_plain_twin_decides_alike(kind, name, dim, n_arms, rng):
     policy = kind(n_arms, CONES[name], dim, seed=7, **EAGER[kind])
     twin = TWINS[kind](policy)
@@ -306,11 +315,37 @@ def test_a_plain_twin_decides_alike(kind, name, dim, n_arms, rng):
         assert np.flatnonzero(reported[i]).tolist() == front, i
         assert (arm, chance) == (arms[i], chances[i]), i
         twin.observe(x, arm, outcomes[i, arm])
-    assert len(twin.cells) > 2  # something was refined
-    assert kind is cb.BinnedParetoUCB or not active.all()  # and something eliminated
+    if kind in BINNED:
+        assert len(twin.cells) > 2  # something was refined
+    if kind in (cb.BinnedElimination, cb.SelfTuning):
+        assert not active.all()  # and something eliminated
+
+
+@pytest.mark.parametrize("cone", CONES.values(), ids=CONES)
+def test_without_a_look_at_the_context_it_is_a_grid_of_one_cell(cone, rng):
+    rounds = data(rng, 2000, 5, cone, 2, unknown=0.05)
+    alone, cell = (
+        cb.ParetoUCB1(5, cone, 2, width=0.2, seed=4),
+        cb.BinnedParetoUCB(5, cone, 2, bins=1, width=0.2, seed=4),
+    )
+    for one, other in zip(alone.run_chunk(*rounds), cell.run_chunk(*rounds), strict=True):
+        np.testing.assert_array_equal(one, other)
+    here, there = alone.front([0.1, 0.9]), cell.front([0.8, 0.3])
+    assert here.arms == there.arms
+    np.testing.assert_array_equal(here.means, there.means)
+    np.testing.assert_array_equal(here.radii, there.radii)
 
 
 # ---- what they learn ------------------------------------------------------------------------------------------------
+
+
+def test_the_best_arms_are_found_where_contexts_say_nothing(rng):
+    means = np.array([[0.9, 0.2], [0.2, 0.9], [0.6, 0.6], [0.5, 0.5], [0.1, 0.1]])  # the first three are the front
+    policy = cb.ParetoUCB1(5, CONES["orthant"], 1)
+    outcomes = means + 0.1 * rng.normal(size=(4000, 5, 2))
+    arms, *_ = policy.run_chunk(rng.random((4000, 1)), outcomes, np.arange(4000, dtype=np.uint64))
+    assert policy.front([0.5]).arms == (0, 1, 2)
+    assert (arms[2000:] > 2).mean() < 0.05
 
 
 def test_they_learn():
