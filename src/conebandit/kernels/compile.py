@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core.cpu import CPUTargetOptions
+
+if sys.platform != "win32":
+    import fcntl
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
@@ -37,4 +43,39 @@ def _compiled(function: Kernel, **options: Any) -> Kernel:
         kernel = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:
         kernel = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    _take_turns(kernel)
     return cast(Kernel, kernel)
+
+
+def _take_turns(kernel: Any) -> None:
+    """Let processes read and write the machine code of a kernel one after the other.
+
+    Numba reads an index, writes it with the name of a new file, and then that file, without a lock. Of two processes
+    that start together (workers of a server, of a study, of the tests) one may therefore get what the other compiled
+    for other types, or what is left of an older version.
+    """
+    file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if file is not None:  # private to Numba as well
+        save, load, folder = file.save, file.load, Path(file._cache_path)
+
+        def save_alone(key: Any, data: Any) -> None:
+            with _lock(folder):
+                save(key, data)
+
+        def load_alone(key: Any) -> Any:
+            with _lock(folder):
+                return load(key)
+
+        file.save, file.load = save_alone, load_alone
+
+
+def _lock(folder: Path) -> AbstractContextManager[Any]:
+    """A lock that all processes share, held until closed, by the end of the process at the latest."""
+    if sys.platform == "win32":
+        return nullcontext()
+    try:
+        file = (folder / "conebandit.lock").open("w")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError:  # the folder is gone, or cannot be written or locked: as safe as Numba leaves it
+        return nullcontext()
+    return file
