@@ -31,7 +31,7 @@ lint: .venv/installed-dev
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest --cov=conebandit --cov-report=
+	$(BIN)/pytest -n 2 --dist worksteal --cov=conebandit --cov-report=
 	$(BIN)/coverage report --include='*/conebandit/cone.py,*/conebandit/pareto.py,*/conebandit/gap.py' --fail-under=98 --show-missing
 
 bench: .venv/installed-bench
