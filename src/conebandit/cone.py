@@ -1,12 +1,13 @@
 """Preference cones, which say when one reward vector is better than another.
 
-A cone is the set of improvements. ``b`` is at least as good as ``a`` iff ``b - a`` lies in it. This module is the only
-one that knows how a cone came about (facets, rays, weights, exchange rates); everything else takes a :class:`Cone`.
+A cone is the set of improvements. ``b`` is at least as good as ``a`` iff ``b - a`` lies in it. Only this module, with
+its arithmetic in ``_cone_description``, knows how a cone came about (facets, rays, weights, exchange rates); everything
+else takes a :class:`Cone`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import cos, radians, sin
@@ -16,21 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit import polyhedra
-from conebandit._cone_input import check_names, check_ranges, read_rows, row_by_name
-from conebandit._tradeoffs import tradeoff_rays
+from conebandit import _cone_description as describe
+from conebandit._cone_description import SAME_FACET, Description
+from conebandit._cone_input import check_names, read_rows, row_by_name
 from conebandit._validate import FloatArray, as_floats, safe_exponent
 from conebandit.kernels.order import TOLERANCE
-from conebandit.polyhedra import Vector
 
 BoolArray = NDArray[np.bool_]
 Matrix = ArrayLike | Sequence[Sequence[Fraction]]  # rational entries are read exactly
-
-# Shares that sum to one up to this do so exactly.
-SAME_SHARE = 1e-12
-
-# Two cones are the same if their unit facet normals agree to this.
-SAME_FACET = 1e-9
 
 
 class Cone:
@@ -102,8 +96,7 @@ class Cone:
         """
         if not isinstance(dim, Integral) or dim < 1:
             raise ValueError(f"dim must be a positive integer, the number of objectives; got {dim!r}.")
-        unit = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
-        return cls._make(unit, unit, [], names)
+        return cls._make(describe.orthant(dim), names)
 
     @classmethod
     def from_facets(cls, facets: Matrix, *, names: Sequence[str] | None = None) -> Cone:
@@ -121,23 +114,7 @@ class Cone:
         >>> Cone.from_facets([[1, 0], [0, 1], [1, 1]]) == Cone.orthant(2)
         True
         """
-        rows, exact, dim = read_rows(facets, "facets")
-        if not exact:
-            rows = polyhedra.drop_nearly_redundant(rows)
-        lineality, rays = polyhedra.double_description(rows, dim)
-        inner = [sum(column) for column in zip(*rays, strict=True)] if rays else [0] * dim
-        flat = [i for i, row in enumerate(rows) if polyhedra.dot(row, tuple(inner)) == 0]
-        if flat:
-            which = f"facets[{flat[0]}]" if exact else "one of its rows"
-            raise ValueError(
-                f"facets describe a cone with empty interior: {which} is zero on all of it. No vector would "
-                "strictly improve on another; drop or relax one of the opposing rows."
-            )
-        extreme = polyhedra.extreme_only(rows, rays)
-        if not exact:
-            _refuse_if_unclear("facets", extreme, rays, pointed=not lineality)
-            rays = polyhedra.drop_nearly_redundant(rays)
-        return cls._make(extreme, rays, lineality, names)
+        return cls._make(describe.from_facets(facets), names)
 
     @classmethod
     def from_rays(cls, rays: Matrix, *, names: Sequence[str] | None = None) -> Cone:
@@ -155,27 +132,7 @@ class Cone:
         >>> Cone.from_rays([[1, 0], [0, 1], [1, 2]]) == Cone.orthant(2)
         True
         """
-        rows, exact, dim = read_rows(rays, "rays")
-        if not exact:
-            rows = polyhedra.drop_nearly_redundant(rows)
-        missing, facets = polyhedra.double_description(rows, dim)  # of the dual cone
-        if missing:
-            raise ValueError(
-                f"rays span only {dim - len(missing)} of {dim} dimensions, so the cone has empty interior and no "
-                f"vector would strictly improve on another. Add rays until they have rank {dim}."
-            )
-        if not facets:
-            raise ValueError(
-                "rays generate the whole space: every vector would improve on every other. "
-                "Leave out rays that contradict each other."
-            )
-        lineality = polyhedra.orthogonal_complement(facets, dim)
-        pointed = [polyhedra.orthogonal_part(r, lineality) for r in rows]
-        extreme = polyhedra.extreme_only([r for r in pointed if any(r)], facets)
-        if not exact:
-            _refuse_if_unclear("rays", facets, extreme, pointed=not lineality)
-            facets = polyhedra.drop_nearly_redundant(facets)
-        return cls._make(facets, extreme, lineality, names)
+        return cls._make(describe.from_rays(rays), names)
 
     @classmethod
     def wedge(cls, degrees: float, *, names: Sequence[str] | None = None) -> Cone:
@@ -259,22 +216,7 @@ class Cone:
         >>> cone == Cone.from_weights([[0.7, 0.3], [0.4, 0.6]])
         True
         """
-        shares = check_ranges(ranges)
-        for bound in (0, 1):  # the lows, or the highs, may already be the only weighting there is
-            only = [share[bound] for share in shares]
-            if abs(float(sum(only)) - 1.0) <= SAME_SHARE:
-                return cls.from_facets([only], names=tuple(ranges))
-        dim = len(ranges)
-        rows: list[Vector] = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
-        for i, (low, high) in enumerate(shares):
-            rows.append(polyhedra.primitive((i == j) - low for j in range(dim)))
-            rows.append(polyhedra.primitive(high - (i == j) for j in range(dim)))
-        _, weightings = polyhedra.double_description([r for r in rows if any(r)], dim)
-        if not weightings:
-            raise ValueError(
-                f"ranges allow no weighting at all: the shares must be able to add up to 1; got {dict(ranges)}."
-            )
-        return cls.from_facets([[Fraction(x) for x in w] for w in weightings], names=tuple(ranges))
+        return cls._make(describe.from_weight_ranges(ranges), tuple(ranges))
 
     @classmethod
     def from_tradeoffs(cls, *statements: str, names: Sequence[str]) -> Cone:
@@ -311,38 +253,16 @@ class Cone:
         checked = check_names(names, None)
         if not all(isinstance(s, str) for s in statements):
             raise TypeError(f"statements must be strings, each an argument of its own; got {statements!r}.")
-        unit = [[Fraction(int(i == j)) for j in range(len(names))] for i in range(len(names))]
-        _, weightings = polyhedra.double_description(
-            [polyhedra.primitive(ray) for ray in [*unit, *tradeoff_rays(statements, checked)]], len(checked)
-        )
-        # Statements that fit together leave weightings under which every metric counts.
-        worthless = [n for i, n in enumerate(checked) if not any(w[i] for w in weightings)]
-        if worthless:
-            raise ValueError(
-                f"statements contradict each other: they leave no worth for {', '.join(worthless)}. "
-                f"Look for an 'at least' above an 'at most' in: {'; '.join(statements)}."
-            )
-        return cls.from_facets([[Fraction(x) for x in w] for w in weightings], names=checked)
+        return cls._make(describe.from_tradeoffs(statements, checked), checked)
 
     @classmethod
-    def _make(
-        cls,
-        facets: Sequence[Vector],
-        rays: Sequence[Vector],
-        lineality: Sequence[Vector],
-        names: Sequence[str] | None,
-    ) -> Cone:
-        """Assemble a cone from irredundant facets and from rays modulo the lineality space."""
+    def _make(cls, description: Description, names: Sequence[str] | None) -> Cone:
         self = object.__new__(cls)
-        basis = polyhedra.reduced_basis(lineality)
-        pointed = {polyhedra.orthogonal_part(r, basis) for r in rays}
-        both_ways = {tuple(s * x for x in v) for v in basis for s in (1, -1)}
-        self.facets = _sorted_rows(facets)
-        self.rays = np.vstack([_sorted_rows(pointed), _sorted_rows(both_ways)]) if basis else _sorted_rows(pointed)
+        self.facets, self.rays = description.facets, description.rays
         self.facets.flags.writeable = False
         self.rays.flags.writeable = False
         self.names = None if names is None else check_names(names, self.dim)
-        self._lineality = len(basis)
+        self._lineality = description.lineality
         return self
 
     # ---- what it is ---------------------------------------------------------------------------------------------
@@ -536,21 +456,6 @@ def as_cone(value: Any, name: str = "cone") -> Cone:
     if not isinstance(value, Cone):
         raise TypeError(f"{name} must be a conebandit.Cone, such as Cone.orthant(2); got {value!r}.")
     return value
-
-
-def _refuse_if_unclear(name: str, facets: Sequence[Vector], rays: Sequence[Vector], *, pointed: bool) -> None:
-    """Refuse float input for which rounding decides whether there is an interior, or a line, in the cone."""
-    advice = "Give exact numbers (integers or fractions), or move the rows apart."
-    if polyhedra.largest_margin(facets) <= SAME_FACET:
-        raise ValueError(f"{name} describe a cone with empty interior, up to rounding. {advice}")
-    if pointed and polyhedra.largest_margin(rays) <= SAME_FACET:
-        raise ValueError(f"{name} describe a cone that contains a line, but only up to rounding. {advice}")
-
-
-def _sorted_rows(vectors: Collection[Vector]) -> FloatArray:
-    """Float rows in a canonical order that survives reading them back as floats."""
-    rows = polyhedra.binary_rows(list(vectors))
-    return np.array(sorted(rows.tolist(), reverse=True))
 
 
 def _normalised(rows: FloatArray) -> FloatArray:
