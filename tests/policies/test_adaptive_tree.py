@@ -5,6 +5,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels import adaptive_tree as kernels
+from conebandit.kernels.quadratics import halving, prior_variance
 from conebandit.policies.storage import PolicyFileError
 from conebandit.simulate import step_by_step
 
@@ -129,8 +130,8 @@ def test_accounting_is_exact_after_thousands_of_random_steps(dim):
 def _check_fit(state, leaf, xs, rewards, *, k, m):
     """Coefficients and covariance from the normal equations, with the parent's fit as the prior."""
     parent, dim = state.links[leaf, kernels.PARENT], xs.shape[1]
-    change = kernels.halving(state.terms, state.links[parent, kernels.AXIS], leaf > state.links[parent, kernels.CHILD])
-    expected = np.diag([kernels.prior_variance(state.terms, a) for a in range(len(change))])
+    change = halving(state.terms, state.links[parent, kernels.AXIS], leaf > state.links[parent, kernels.CHILD])
+    expected = np.diag([prior_variance(state.terms, a) for a in range(len(change))])
     prior = change @ state.covariances[parent, k, m] @ change.T + expected / state.ties[leaf]
     mean = change @ state.coefficients[parent, k, m]
     u = (xs - state.boxes[leaf, :, 0]) / state.boxes[leaf, :, 1]

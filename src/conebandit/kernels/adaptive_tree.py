@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, keep_undominated
+from conebandit.kernels.quadratics import halving, least_squares, prior_variance
 from conebandit.kernels.rng import uniform
 
 Floats = NDArray[np.float64]
@@ -105,16 +106,6 @@ def features(state: State, node: int, points: Floats, i: int, phi: Floats) -> No
             elif two >= 0:
                 value *= (points[i, two] - boxes[node, two, MIDDLE]) / boxes[node, two, HALF]
         phi[a] = value
-
-
-@in_place
-def prior_variance(terms: Ints, a: int) -> float:
-    """1 / (mean square of a feature on its box): a prior that expects as much from every feature."""
-    if terms[a, 0] < 0:
-        return 1.0
-    if terms[a, 1] < 0:
-        return 3.0
-    return 5.0 if terms[a, 0] == terms[a, 1] else 9.0
 
 
 @in_place
@@ -353,9 +344,9 @@ def misfit(state: State, leaf: int, axis: int) -> tuple[float, float, float]:
                 continue
             size, energy = numbers[:, k, m].sum(), squares[:, k, m].sum()
             both = grams[0, k, m] + grams[1, k, m]
-            whole, rank = _least_squares(both, moments[0, k, m] + moments[1, k, m], energy)
-            low, rank_low = _least_squares(grams[0, k, m], moments[0, k, m], squares[0, k, m])
-            high, rank_high = _least_squares(grams[1, k, m], moments[1, k, m], squares[1, k, m])
+            whole, rank = least_squares(both, moments[0, k, m] + moments[1, k, m], energy)
+            low, rank_low = least_squares(grams[0, k, m], moments[0, k, m], squares[0, k, m])
+            high, rank_high = least_squares(grams[1, k, m], moments[1, k, m], squares[1, k, m])
             left = size - rank_low - rank_high
             if whole > 1e-10 * energy:  # below that it is rounding
                 variance = noise_variance(state, m, low + high, left)
@@ -385,32 +376,6 @@ def _sum_halves(
                     for b in range(a + 1):
                         grams[side, k, m, a, b] += phi[a] * phi[b]
         sample = state.chain[sample, FOLLOWING]
-
-
-@in_place
-def _least_squares(gram: Floats, moment: Floats, total: float) -> tuple[float, int]:
-    """Residual sum of squares and rank, by Cholesky's method in place; dependent features are left out."""
-    rank = 0
-    for a in range(moment.size):
-        pivot = gram[a, a]
-        for c in range(a):
-            pivot -= gram[a, c] ** 2
-        if pivot <= 1e-9 * gram[a, a]:
-            gram[a:, a] = 0.0
-            moment[a] = 0.0
-            continue
-        rank += 1
-        root = np.sqrt(pivot)
-        gram[a, a] = root
-        for b in range(a + 1, moment.size):
-            for c in range(a):
-                gram[b, a] -= gram[b, c] * gram[a, c]
-            gram[b, a] /= root
-        for c in range(a):
-            moment[a] -= gram[a, c] * moment[c]
-        moment[a] /= root
-        total -= moment[a] ** 2
-    return max(total, 0.0), rank
 
 
 @compiled
@@ -454,25 +419,6 @@ def _inherit(state: State, parent: int, node: int, matrix: Floats) -> None:
             for a in range(matrix.shape[0]):
                 covariance[a, a] += prior_variance(state.terms, a) / state.ties[node]
             state.covariances[node, k, m] = covariance
-
-
-@compiled
-def halving(terms: Ints, axis: int, upper: bool) -> Floats:
-    """The matrix (p, p) that takes coefficients in a box to those of the same function in one of its halves.
-
-    With u = (v + s) / 2, s = 1 in the upper half and -1 in the lower one, u_i u = u_i v / 2 + s u_i / 2, and
-    (3 u^2 - 1) / 2 = (3 v^2 - 1) / 8 + 3 s v / 4.
-    """
-    sign = 0.5 if upper else -0.5
-    matrix = np.eye(terms.shape[0])
-    for a in range(1, terms.shape[0]):
-        one, two = terms[a, 0], terms[a, 1]
-        if one == axis and two == axis:
-            matrix[a, a], matrix[1 + axis, a] = 0.25, 1.5 * sign
-        elif axis in (one, two):
-            other = two if one == axis else one  # -1 for the coordinate itself, whose partner is the constant
-            matrix[a, a], matrix[1 + other, a] = 0.5, sign
-    return matrix
 
 
 @compiled

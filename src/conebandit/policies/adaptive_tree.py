@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit._validate import FloatArray
 from conebandit.cone import Cone
 from conebandit.kernels import adaptive_tree as kernels
+from conebandit.kernels.quadratics import prior_variance
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import Bin, ConeTree, Elimination, Explanation
 
@@ -73,7 +74,7 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
     def _fresh_state(self) -> kernels.State:
         arms, objectives, dim = self.n_arms, self.n_objectives, self.context_dim
         terms = _terms(dim)
-        prior = [kernels.prior_variance(terms, a) / kernels.ROOT_PRIOR for a in range(len(terms))]
+        prior = [prior_variance(terms, a) / kernels.ROOT_PRIOR for a in range(len(terms))]
         links = np.full((1, 8), -1)
         links[0, [kernels.SEEN, kernels.NEXT_TEST, kernels.TESTS]] = 0, kernels.FIRST_TEST, 0
         return kernels.State(
