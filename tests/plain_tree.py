@@ -36,12 +36,13 @@ class PlainTree:
 
     def statistics(self, b):
         """Counts, sums (in order of arrival), means and radii of every arm and objective in a bin."""
-        counts, sums = np.zeros((self.n_arms, self.m), int), np.zeros((self.n_arms, self.m))
-        for _, k, r in self.inside(b):
-            for m in range(self.m):
-                if not np.isnan(r[m]):
-                    counts[k, m] += 1
-                    sums[k, m] += r[m]
+        counts, sums = ([[start] * self.m for _ in range(self.n_arms)] for start in (0, 0.0))
+        for _, k, rewards in self.inside(b):
+            for m, reward in enumerate(rewards):
+                if not math.isnan(reward):
+                    counts[k][m] += 1
+                    sums[k][m] += reward
+        counts, sums = np.array(counts), np.array(sums)
         means, radii = np.zeros_like(sums), np.full_like(sums, np.inf)
         h = b[0]
         bias = self.holder * 2.0 ** (-self.beta * h)
@@ -64,7 +65,7 @@ class PlainTree:
 
     def observe(self, x, arm, reward):
         b = self.leaf(x)
-        self.samples.append((np.array(x), arm, np.array(reward)))
+        self.samples.append((np.array(x).tolist(), arm, np.array(reward).tolist()))  # numbers, not arrays: for speed
         if len(self.samples) >= math.ceil(self.exploration):
             self.refine(b)
         if len(self.samples) > math.ceil(self.exploration):
