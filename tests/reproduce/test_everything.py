@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import conebandit as cb
+from conebandit import plots
 from conebandit.cli import app
 from conebandit.regret import SERIES
 from conebandit.reproduce import study
@@ -106,8 +107,9 @@ def test_the_number_of_processes_does_not_matter(tmp_path):
         np.testing.assert_array_equal(one.curves[cell], two.curves[cell])
 
 
-def test_verdicts_follow_the_data(tmp_path):
+def test_verdicts_follow_the_data(tmp_path, monkeypatch):
     """Made-up curves: a policy that does profit from source samples, and one that beats chance."""
+    monkeypatch.setattr(plots, "save", lambda figure, stem: None)  # figures are for other tests
     setting = Setting(runs=4)
     rng = np.random.default_rng(0)
     curves = {}
