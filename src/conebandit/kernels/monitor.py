@@ -184,7 +184,7 @@ def _rank(nodes: Floats, columns: Floats, ordered: Floats, seed: np.uint64, seen
     units = seen + 1.0  # one for each context in the tree, and one
     if dim <= s < n_columns:
         units -= ordered.shape[1]
-    below, share = 0.0, units
+    below, share, settled = 0.0, units, True
     node, depth = 0, 0
     while node < nodes.shape[1]:
         c = s if s < n_columns else depth % dim
@@ -198,10 +198,10 @@ def _rank(nodes: Floats, columns: Floats, ordered: Floats, seed: np.uint64, seen
             right = tie_breaker(seed, seen, c, n_columns) >= nodes[s, node, TIE]
         left = nodes[s, node, LEFT] + 1.0
         nodes[s, node, LEFT] += not right
-        if seen < nodes[s, node, READY]:
-            break
-        below += left if right else 0.0
-        share = share - left if right else left
+        settled = settled and seen >= nodes[s, node, READY]
+        if settled:
+            below += left if right else 0.0
+            share = share - left if right else left
         node = 2 * node + 1 + right
         depth += 1
     return below / units, (below + share) / units
