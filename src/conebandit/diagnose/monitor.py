@@ -152,7 +152,7 @@ class ShiftMonitor:
         edges = np.linspace(0.0, 1.0, kernels.BINS + 1)
         self._state = kernels.State(
             size=np.array([0, -1, -1, -1]),
-            nodes=np.zeros((self.n_streams, n_nodes, 4)),
+            nodes=np.zeros((self.n_streams, n_nodes, 3)),
             bets=np.zeros((self.n_streams, 4, len(kernels.SHARES))),
             lately=np.tile(edges, (self.n_streams, len(kernels.MEMORY), 1)),
             ordered=np.zeros((self.context_dim, (self.reference + 1) // 2)),
@@ -315,8 +315,8 @@ class ShiftMonitor:
         fresh = self._state._asdict()
         if set(arrays) != set(fresh) - set(_NOT_KEPT):
             raise storage.PolicyFileError(
-                f"{os.fspath(path)!r} was written by a version of conebandit whose monitor worked differently; feed the "
-                "contexts to a new one."
+                f"{os.fspath(path)!r} was written by a version of conebandit whose monitor worked differently; feed "
+                "the contexts to a new one."
             )
         for name, array in arrays.items():  # kernels do not check: a wrong shape would reach beyond the array
             if (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
@@ -337,7 +337,7 @@ def _plant(nodes: FloatArray, values: FloatArray, ties: FloatArray) -> None:
         middle = members[:, half]
         level = nodes[2**depth - 1 : 2 ** (depth + 1) - 1]
         level[:, kernels.VALUE], level[:, kernels.TIE] = values[middle, axis], ties[middle, axis]
-        level[:, kernels.READY], level[:, kernels.LEFT] = 1.0, half
+        level[:, kernels.LEFT] = half + 1
         members = np.stack([members[:, :half], members[:, half + 1 :]], axis=1).reshape(2 * len(middle), half)
 
 

@@ -12,9 +12,7 @@ leaves have, whatever the law of the contexts, the Dirichlet law with these para
 trivial; a context that falls into a leaf adds one to its parameter; and one that cuts a leaf splits its mass, which
 had parameter 1 before and 2 with it, at a uniform place, so that both parts have parameter 1 (statistically equivalent
 blocks, Tukey 1947). Thus the next context falls into a leaf of m units, of n in total, with probability exactly m / n,
-independently of the stream's past. Equal values are ordered by a random number of their own. A fresh cut is counted at
-once, but ``SETTLING`` contexts pass before bets tell its two sides apart: after a change the new contexts would else
-be ranked among each other, where there is nothing to see.
+independently of the stream's past. Equal values are ordered by a random number of their own.
 
 Level and spread are functions of the ranks of the coordinates among the first half of the reference alone, so the
 contexts after it are independent draws of them from one law; their trees hold only those.
@@ -42,10 +40,9 @@ Ints = NDArray[np.int64]
 
 SEEN, ALARM, STREAM, CHANGE = 0, 1, 2, 3  # places in ``size``: contexts seen; -1 while there is no alarm
 WEALTH, GAIN, BEGIN, ODDS = 0, 1, 2, 3  # rows of ``bets`` in each stream; odds are those of the last round
-VALUE, TIE, READY, LEFT = 0, 1, 2, 3  # places in the last axis of ``nodes``
+VALUE, TIE, LEFT = 0, 1, 2  # places in the last axis of ``nodes``
 
 GROWTH = 2  # levels by which trees grow beyond the reference
-SETTLING = 128  # contexts until both sides of a fresh cut are told apart
 
 LOW, HIGH, OUT, IN = 0, 1, 2, 3  # where a bet expects ranks: near 0, near 1, near either, near 1/2
 SIDES = (LOW, LOW, LOW, LOW, HIGH, HIGH, HIGH, HIGH, OUT, IN)  # of the fixed bets
@@ -65,10 +62,9 @@ LONG_SHOT = 1e4  # a bet is not cut off at higher odds than this
 class State(NamedTuple):
     """The arrays of a monitor with S streams over C columns, R reference contexts and B bets.
 
-    size (4,); nodes (S, N, 4), in heap order: the cut, how many contexts must have been seen for it to be used (0
-    where there is none yet) and how many went left; bets (S, 4, B); lately (S, memories, BINS + 1), share of recent
-    contexts below the edges of the bins; ordered (d, (R + 1) / 2), the first half of the reference, sorted;
-    logs (R + 3,), log(j / (R + 3)) for j > 0;
+    size (4,); nodes (S, N, 3), in heap order: the cut, and the units of mass to its left, 0 where there is no cut yet;
+    bets (S, 4, B); lately (S, memories, BINS + 1), share of recent contexts below the edges of the bins;
+    ordered (d, (R + 1) / 2), the first half of the reference, sorted; logs (R + 3,), log(j / (R + 3)) for j > 0;
     rows (R + window, d), the reference and a ring of the last contexts; columns (C,), room for what the streams look
     at: coordinates, level, spread; limit (1,), sum of wealth over streams for an alarm.
     """
@@ -184,24 +180,21 @@ def _rank(nodes: Floats, columns: Floats, ordered: Floats, seed: np.uint64, seen
     units = seen + 1.0  # one for each context in the tree, and one
     if dim <= s < n_columns:
         units -= ordered.shape[1]
-    below, share, settled = 0.0, units, True
+    below, share = 0.0, units
     node, depth = 0, 0
     while node < nodes.shape[1]:
         c = s if s < n_columns else depth % dim
-        x = columns[c]
-        if nodes[s, node, READY] == 0.0:
+        x, left = columns[c], nodes[s, node, LEFT]
+        if left == 0.0:
             nodes[s, node, VALUE], nodes[s, node, TIE] = x, tie_breaker(seed, seen, c, n_columns)
-            nodes[s, node, READY] = seen + SETTLING
+            nodes[s, node, LEFT] = 1.0
             break
         right = x > nodes[s, node, VALUE]
         if x == nodes[s, node, VALUE]:
             right = tie_breaker(seed, seen, c, n_columns) >= nodes[s, node, TIE]
-        left = nodes[s, node, LEFT] + 1.0
         nodes[s, node, LEFT] += not right
-        settled = settled and seen >= nodes[s, node, READY]
-        if settled:
-            below += left if right else 0.0
-            share = share - left if right else left
+        below += left if right else 0.0
+        share = share - left if right else left
         node = 2 * node + 1 + right
         depth += 1
     return below / units, (below + share) / units
@@ -267,7 +260,7 @@ def cut_off_odds(side: int, power: float, low: float, high: float, most: float) 
     edge = (most / power) ** (1.0 / (power - 1.0))
     saved = edge**power - most * edge
     mass = _mass(side, power, high, most, edge, saved) - _mass(side, power, low, most, edge, saved)
-    return mass / (high - low) + saved
+    return float(mass / (high - low) + saved)
 
 
 @in_place
