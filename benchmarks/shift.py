@@ -65,15 +65,18 @@ def main() -> None:
     if options.peers:
         print(json.dumps(run_peers(options.peers)))
         return
-    rows = json.loads(RESULTS.with_suffix(".json").read_text())["rows"] if RESULTS.with_suffix(".json").exists() else []
+    file = RESULTS.with_suffix(".json")
+    earlier = json.loads(file.read_text()) if file.exists() else {"rows": []}
+    rows = earlier["rows"]
     for part in [options.part] if options.part else PARTS:
         before = [row for row in rows if row["part"] == part]
         kept = [row for row in before if row["detector"] in PEERS] if options.ours else []
         rows = [row for row in rows if row["part"] != part] + measure(part, kept)
+    river = earlier["versions"]["river"] if options.ours else river_version()
     report = Report(
         title="Shift: false alarms, delays and cost of the monitor, beside river's detectors",
         command="python benchmarks/shift.py",
-        versions={"conebandit": cb.__version__, "numba": metadata.version("numba"), "river": river_version()},
+        versions={"conebandit": cb.__version__, "numba": metadata.version("numba"), "river": river},
         machine=f"{platform.machine()}, Python {platform.python_version()}",
     )
     for row in sorted(rows, key=lambda row: PARTS.index(row["part"])):
