@@ -164,11 +164,14 @@ def look(ordered: Floats, logs: Floats, contexts: Floats, i: int, columns: Float
 @in_place
 def _below(ordered: Floats, m: int, x: float, equal: bool) -> int:
     """How many of the sorted values, a power of two of them, are less than x (or equal to it, if those count)."""
-    below, step = 0, ordered.shape[1] // 2
-    while step > 0:
-        value = ordered[m, below + step - 1]
-        below += step if (value < x) | (equal & (value == x)) else 0
-        step //= 2
+    below, bit = 0, 0
+    while (2 << bit) <= ordered.shape[1]:
+        bit += 1
+    while bit > 0:
+        bit -= 1
+        value = ordered[m, below + (1 << bit) - 1]
+        # Shifted, not chosen: a branch would be guessed wrong every other time.
+        below += int(np.int64((value < x) | (equal & (value == x))) << bit)
     value = ordered[m, below]
     return int(below + ((value < x) | (equal & (value == x))))
 
