@@ -244,9 +244,10 @@ class ShiftMonitor:
 
     @property
     def evidence(self) -> float:
-        """Average wealth of the streams, of which each began with one unit; an alarm is raised at 1 / alpha."""
+        """Wealth of the richest stream, divided by the number of streams; an alarm is raised at 1 / alpha."""
         cash = kernels.cash_after(float(max(self.n_contexts - self.reference, 0)))
-        return cash + float(self._state.bets[:, kernels.WEALTH].sum()) / self.n_streams
+        best = float(self._state.bets[:, kernels.WEALTH].sum(axis=1).max())
+        return (best + cash) / self.n_streams
 
     def recent(self) -> FloatArray:
         """The last contexts after the reference, oldest first; at most ``window``."""

@@ -19,10 +19,12 @@ contexts after it are independent draws of them from one law; their trees hold o
 
 A *bet* is a density on [0, 1]; its wealth is multiplied by the mean of the density over [low, high]. Every round some
 fresh wealth, a share of one unit in total, joins each bet (the rest is kept in cash), so that a change at any time
-finds wealth that is not yet lost. The wealth of a stream has mean at most 1 at any stopping time, hence so has the
-average over the streams, which exceeds 1 / alpha ever with probability at most alpha (Ville 1939; for bets on ranks
-Vovk, Gammerman & Shafer 2005, for fresh wealth Shin, Ramdas & Rinaldo 2022). Wealth beyond 1 / alpha is of no use, so
-where a bet could win more, its density is cut off and what that saves is spread evenly.
+finds wealth that is not yet lost. The wealth of a stream has mean at most 1 at any stopping time of its own, and
+exceeds S / alpha ever with probability at most alpha / S (Ville 1939; for bets on ranks Vovk, Gammerman & Shafer 2005,
+for fresh wealth Shin, Ramdas & Rinaldo 2022); so the first of S streams to do so gives an alarm. (Their average would
+not do: the ranks of a stream are independent of its own past, but not of that of the others, which may tell something
+about the masses of its leaves; see Choe & Ramdas 2024 on evidence across filtrations.) Wealth beyond S / alpha is of no
+use, so where a bet could win more, its density is cut off and what that saves is spread evenly.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ class State(NamedTuple):
     bets (S, 4, B); lately (S, memories, BINS + 1), share of recent contexts below the edges of the bins;
     ordered (d, (R + 1) / 2), the first half of the reference, sorted; logs (R + 3,), log(j / (R + 3)) for j > 0;
     rows (R + window, d), the reference and a ring of the last contexts; columns (C,), room for what the streams look
-    at: coordinates, level, spread; limit (1,), sum of wealth over streams for an alarm.
+    at: coordinates, level, spread; limit (1,), wealth of a stream for an alarm.
     """
 
     size: Ints
@@ -125,15 +127,14 @@ def watch(
         cash = cash_after(float(seen - reference + 1))
         fresh = cash_after(float(seen - reference)) - cash
         ceiling = limit[0] if size[ALARM] < 0 else np.inf
-        total, most, richest = 0.0, 0.0, 0
+        most, richest = 0.0, 0
         for s in range(nodes.shape[0]):
             low, high = _rank(nodes, columns, ordered, seed, seen, s)
             wealth = cash + _bet(bets, lately, s, low, high, fresh, ceiling, seen)
-            total += wealth
             if wealth > most:
                 most, richest = wealth, s
         size[SEEN] = seen + 1
-        if total >= limit[0] and size[ALARM] < 0:
+        if most >= limit[0] and size[ALARM] < 0:
             size[ALARM], size[STREAM], size[CHANGE] = seen + 1, richest, _began(bets, richest)
     return int(size[ALARM] >= 0)
 
