@@ -1,5 +1,7 @@
 """The monitor against a plain twin, its ranks against uniformity, and what it says about shifts."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -13,82 +15,152 @@ from conebandit.policies.storage import PolicyFileError
 # ---- a plain twin ---------------------------------------------------------------------------------------------------
 
 
-class PlainStream:
-    """One stream, written with lists: leaves by bisection of the reference, ranks by counting, wealth by products."""
+class PlainTree:
+    """A stream's tree as the list of the ways that contexts took through it: "LRR" is left, right, right."""
 
-    def __init__(self, reference, axis_of, tie):
-        self.tie, self.axis_of = tie, axis_of
-        self.leaves = []
-        self.tree = self.grow(list(range(len(reference))), reference, 0)
-        self.counts = [1] * len(self.leaves)
-        self.ranks = []
+    def __init__(self, keys, depth):
+        self.depth, self.cuts, self.ways = depth, {}, []
+        self.plant(keys, "")
 
-    def key(self, x, t, axis):
-        return (x[axis], self.tie(t, axis))
+    def plant(self, keys, way):
+        """Balanced, from all keys: the middle one cuts."""
+        if not keys:
+            return
+        axis = len(way) % len(keys[0])
+        keys = sorted(keys, key=lambda k: k[axis])
+        half = len(keys) // 2
+        self.cuts[way] = keys[half]
+        self.ways.append(way)
+        self.plant(keys[:half], way + "L")
+        self.plant(keys[half + 1 :], way + "R")
 
-    def grow(self, members, reference, depth):
-        if not members:
-            self.leaves.append(None)
-            return len(self.leaves) - 1
-        axis = self.axis_of(depth)
-        members = sorted(members, key=lambda i: self.key(reference[i], i, axis))
-        half = len(members) // 2
-        cut = self.key(reference[members[half]], members[half], axis)
-        left = self.grow(members[:half], reference, depth + 1)
-        return (axis, cut, left, self.grow(members[half + 1 :], reference, depth + 1))
+    def units(self, way):
+        return 1 + sum(other.startswith(way) for other in self.ways)
 
-    def rank(self, x, t, placing):
-        node = self.tree
-        while isinstance(node, tuple):
-            axis, cut, left, right = node
-            node = left if self.key(x, t, axis) < cut else right
-        u = (sum(self.counts[:node]) + placing * self.counts[node]) / sum(self.counts)
-        self.counts[node] += 1
-        self.ranks.append(u)
-        return u
+    def rank(self, key):
+        """The share of the leaf into which a context falls; adds the context."""
+        way = ""
+        while way in self.cuts:
+            axis = len(way) % len(key)
+            way += "L" if key[axis] < self.cuts[way][axis] else "R"
+        if len(way) < self.depth:
+            self.cuts[way] = key
+        below = sum(self.units(way[:i] + "L") for i in range(len(way)) if way[i] == "R")
+        low, high = below / self.units(""), (below + self.units(way)) / self.units("")
+        self.ways.append(way)
+        return low, high
 
-    def wealth(self):
-        """Of every bet: over all moments at which fresh wealth came, what has become of it."""
-        n = len(self.ranks)
-        cash = np.log(kernels.PATIENCE) / np.log(kernels.PATIENCE + np.arange(n + 1))
-        gains = [
-            np.array([module._TABLE[int(u * kernels.GRID), b] for u in self.ranks])
-            for b in range(module._TABLE.shape[1])
-        ]
-        for memory in kernels.MEMORY:
-            share, gain = np.full(kernels.BINS, 1 / kernels.BINS), []
-            for u in self.ranks:
-                j = int(u * kernels.BINS)
-                gain.append(1 - kernels.TRUST + kernels.TRUST * kernels.BINS * share[j])
-                share = share * (1 - 1 / memory)
-                share[j] += 1 / memory
-            gains.append(np.array(gain))
-        return [sum(-np.diff(cash)[s] * np.prod(g[s:]) for s in range(n)) for g in gains], cash[-1]
+
+def below(side, k, u):
+    """What a fixed bet has below u."""
+    if side == kernels.LOW:
+        return u**k
+    if side == kernels.HIGH:
+        return 1 - (1 - u) ** k
+    if side == kernels.OUT:
+        return 0.5 * (2 * u) ** k if u < 0.5 else 1 - 0.5 * (2 - 2 * u) ** k
+    return 0.5 + 0.5 * np.sign(2 * u - 1) * abs(2 * u - 1) ** k
+
+
+def cut_off(side, k, low, high, most):
+    """The mean of a fixed bet that pays at most so much: piece by piece, steep or not."""
+    edge = (k / most) ** (1 / (1 - k))  # the distance from the side at which it would pay more
+    steep = {
+        kernels.LOW: [(0, edge)],
+        kernels.HIGH: [(1 - edge, 1)],
+        kernels.OUT: [(0, edge / 2), (1 - edge / 2, 1)],
+        kernels.IN: [(0.5 - edge / 2, 0.5 + edge / 2)],
+    }[side]
+    mass, saved = below(side, k, high) - below(side, k, low), 0.0
+    for a, b in steep:
+        saved += below(side, k, b) - below(side, k, a) - most * (b - a)
+        first, last = max(a, low), min(b, high)
+        if first < last:
+            mass -= below(side, k, last) - below(side, k, first) - most * (last - first)
+    return mass / (high - low) + saved
+
+
+class PlainBets:
+    """The bets of a stream, one step at a time."""
+
+    def __init__(self, limit):
+        self.limit, self.rounds = limit, 0
+        self.wealth = np.zeros(len(kernels.SHARES))
+        self.lately = [np.full(kernels.BINS, 1 / kernels.BINS) for _ in kernels.MEMORY]
+        self.cut_offs = 0
+
+    def odds(self, low, high, stake, bound):
+        for side, k, money in zip(kernels.SIDES, kernels.POWERS, stake, strict=False):
+            if bound and k < 1 and self.limit / money < kernels.LONG_SHOT:
+                self.cut_offs += 1
+                yield cut_off(side, k, low, high, self.limit / money)
+            else:
+                yield (below(side, k, high) - below(side, k, low)) / (high - low)
+        edges = np.arange(kernels.BINS + 1) / kernels.BINS
+        inside = np.maximum(np.minimum(edges[1:], high) - np.maximum(edges[:-1], low), 0) / (high - low)
+        for i, memory in enumerate(kernels.MEMORY):
+            yield 1 - kernels.TRUST + kernels.TRUST * kernels.BINS * (self.lately[i] @ inside)
+            self.lately[i] = (1 - 1 / memory) * self.lately[i] + inside / memory
+
+    def settle(self, low, high, bound):
+        cash = (1 + np.array([self.rounds, self.rounds + 1]) / kernels.PATIENCE) ** -0.75
+        stake = self.wealth + (cash[0] - cash[1]) * np.array(kernels.SHARES)
+        self.wealth = stake * list(self.odds(low, high, stake, bound))
+        self.rounds += 1
+        return cash[1] + self.wealth.sum()
+
+
+def plain_columns(x, half):
+    """Coordinates and, with several of them, level and spread."""
+    if x.shape[1] == 1:
+        return x
+    first = x[:half, :, None]
+    twice = np.sum(first < x.T, axis=0) + np.sum(first <= x.T, axis=0) + 1  # of the rank, (d, n)
+    low, high = np.log(twice / (2 * half + 2)), np.log((2 * half + 2 - twice) / (2 * half + 2))
+    level, spread = np.zeros(len(x)), np.zeros(len(x))
+    for a, b in zip(low, high, strict=True):  # one after the other: another order of adding would be another rounding
+        level, spread = level + (a - b), spread - np.minimum(a, b)
+    return np.column_stack([x, level, spread])
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("ties", [False, True])
 def test_against_a_plain_twin(dim, ties, rng):
-    x = rng.random((140, dim))
+    n, reference, half = 400, 31, 16
+    x = rng.random((n, dim))
+    x[300:] **= 4
     if ties:
-        x = np.round(4 * x) / 4
-    monitor = cb.ShiftMonitor(dim, reference=31, seed=5, window=20)
-    monitor.update_many(x)
-    seed = np.uint64(5)
-    richest = 0.0
-    for s in range(monitor.n_streams):
-        twin = PlainStream(
-            x[:31],
-            lambda depth, s=s: s if s < dim else depth % dim,
-            lambda t, axis: kernels.tie_breaker(seed, t, axis, dim),
+        x = np.round(8 * x) / 8
+    monitor = cb.ShiftMonitor(dim, reference=reference, seed=5, window=20)
+    values = plain_columns(x, half)
+    n_columns = values.shape[1]
+    keys = [
+        [(v, kernels.tie_breaker(np.uint64(5), t, c, n_columns)) for c, v in enumerate(r)] for t, r in enumerate(values)
+    ]
+    columns = [[c] for c in range(n_columns)] + ([list(range(dim))] if dim > 1 else [])
+    trees = [
+        PlainTree(
+            [[keys[t][c] for c in look] for t in range(half if dim <= look[0] else 0, reference)], 5 + kernels.GROWTH
         )
-        for t in range(31, 140):
-            twin.rank(x[t], t, kernels.tie_breaker(seed, t, dim + s, dim))
-        wealth, cash = twin.wealth()
-        np.testing.assert_allclose(monitor._state.bets[s, :, kernels.WEALTH], wealth, rtol=1e-9)
-        richest = max(richest, np.mean(wealth) + cash)
-    assert monitor.evidence == pytest.approx(richest / monitor.n_streams)
-    np.testing.assert_array_equal(monitor.recent(), x[120:])
+        for look in columns
+    ]
+    bets = [PlainBets(len(trees) / 0.01) for _ in trees]
+    monitor.update_many(x[:reference])
+    alarm = None
+    for t in range(reference, n):
+        monitor.update(x[t])
+        wealth = []
+        for look, tree, bet in zip(columns, trees, bets, strict=True):
+            wealth.append(bet.settle(*tree.rank([keys[t][c] for c in look]), alarm is None))
+        if alarm is None and max(wealth) >= 100 * len(wealth):
+            alarm = t + 1, int(np.argmax(wealth))
+    assert monitor.evidence == pytest.approx(max(wealth) / len(wealth))
+    for s, bet in enumerate(bets):
+        np.testing.assert_allclose(monitor._state.bets[s, kernels.WEALTH], bet.wealth, rtol=1e-8)
+    assert alarm is not None
+    assert sum(bet.cut_offs for bet in bets) > 0
+    assert (monitor.alarm.at, monitor.alarm.coordinate) == (alarm[0], alarm[1] if alarm[1] < dim else None)
+    np.testing.assert_array_equal(monitor.recent(), x[-20:])
 
 
 def test_one_by_one_and_in_any_pieces(rng):
@@ -107,16 +179,24 @@ def test_one_by_one_and_in_any_pieces(rng):
             np.testing.assert_array_equal(a, b)
 
 
-def test_fixed_bets_are_densities():
-    assert module._TABLE.shape == (kernels.GRID, 8)
-    np.testing.assert_allclose(module._TABLE.mean(axis=0), 1.0, rtol=1e-12)
-    assert (module._TABLE > 0).all()
-    low, high = module._TABLE[:, 1], module._TABLE[:, 4]  # 0.5 / sqrt(u), and mirrored
-    assert low[256] == pytest.approx(0.5 / np.sqrt(256.5 / 1024), rel=1e-5)
-    np.testing.assert_allclose(low, high[::-1], rtol=1e-9)
-    out, inside = module._TABLE[:, 6], module._TABLE[:, 7]
-    assert min(out[0], inside[512]) > 10
-    assert max(out[512], inside[0]) < 0.8
+def test_bets_are_fair(rng):
+    """Over any division of [0, 1], the odds of every bet average to one."""
+    ends = np.sort(np.concatenate([[0.0, 0.5, 1.0], rng.random(40), rng.random(10) * 1e-3]))
+    bets, odds = np.zeros((1, 4, len(kernels.SHARES))), []
+    for low, high in itertools.pairwise(ends):
+        kernels._fixed_odds(bets, 0, low, high)
+        odds.append(bets[0, kernels.ODDS, : kernels.FIXED].copy())
+    odds = np.array(odds)
+    assert (odds > 0).all()
+    np.testing.assert_allclose(np.diff(ends) @ odds, 1.0, rtol=1e-12)
+    assert sum(kernels.SHARES) == pytest.approx(1.0)
+    for b, (side, power) in enumerate(zip(kernels.SIDES, kernels.POWERS, strict=True)):
+        for most in (1.5, 30.0, 1e15) if power < 1 else ():
+            cut = np.array([kernels.cut_off_odds(side, power, *pair, most) for pair in itertools.pairwise(ends)])
+            assert np.diff(ends) @ cut == pytest.approx(1.0, rel=1e-12)
+            assert cut.max() < most + 1
+            if most == 1e15:
+                np.testing.assert_allclose(cut, odds[:, b], rtol=1e-2)
 
 
 # ---- ranks are uniform, whatever the law ----------------------------------------------------------------------------
@@ -132,28 +212,40 @@ LAWS = {
 
 
 def ranks(x, seed, reference=15):
-    """The ranks of all streams, (n - reference, S)."""
+    """A place at random within each rank, of all streams, (n - reference, S)."""
     monitor = cb.ShiftMonitor(x.shape[1], reference=reference, seed=seed)
     monitor.update_many(x[:reference])
+    state, places = monitor._state, np.random.default_rng(seed).random((len(x), monitor.n_streams))
     found = np.empty((len(x) - reference, monitor.n_streams))
     for t in range(reference, len(x)):
+        kernels.look(state.ordered, state.logs, x, t, state.columns)
         for s in range(monitor.n_streams):
-            found[t - reference, s] = kernels._rank(
-                monitor._state.cuts, monitor._state.lefts, np.uint64(seed), t, x[t : t + 1], 0, s
-            )
+            low, high = kernels._rank(state.nodes, state.columns, state.ordered, np.uint64(seed), t, s)
+            found[t - reference, s] = low + (high - low) * places[t, s]
     return found
 
 
 @pytest.mark.parametrize("name", LAWS)
 def test_ranks_are_uniform_and_independent(name):
     rng = np.random.default_rng(11)
-    u = np.array([ranks(LAWS[name](rng, 19), seed) for seed in range(1000)])  # (runs, 4 contexts, 3 streams)
-    for s in range(3):
+    u = np.array([ranks(LAWS[name](rng, 19), seed) for seed in range(1000)])  # (runs, 4 contexts, 5 streams)
+    for s in range(5):
         for t in (0, 3):
             assert stats.kstest(u[:, t, s], "uniform").pvalue > 1e-4
         # Pairs of successive ranks fill the square evenly: right after the reference dependence would be strongest.
         for first, second in ((0, 1), (1, 2), (0, 3)):
             table, *_ = np.histogram2d(u[:, first, s], u[:, second, s], bins=4, range=[[0, 1]] * 2)
+            assert stats.chisquare(table.ravel()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", ["dependent", "few values"])
+def test_ranks_stay_uniform_in_a_grown_tree(name):
+    rng = np.random.default_rng(12)
+    u = np.array([ranks(LAWS[name](rng, 75), seed) for seed in range(600)])
+    for s in range(5):
+        for t in (20, 40, 59):
+            assert stats.kstest(u[:, t, s], "uniform").pvalue > 1e-4
+            table, *_ = np.histogram2d(u[:, t - 1, s], u[:, t, s], bins=3, range=[[0, 1]] * 2)
             assert stats.chisquare(table.ravel()).pvalue > 1e-4
 
 
@@ -289,8 +381,16 @@ def test_saved_and_loaded_it_goes_on_as_before(seen, rng, tmp_path):
 def test_a_damaged_file_is_refused(tmp_path):
     cb.ShiftMonitor(1, reference=31).save(tmp_path / "monitor.npz")
     kind, options, arrays = storage.read(tmp_path / "monitor.npz")
-    storage.write(tmp_path / "monitor.npz", kind, options, arrays | {"cuts": arrays["cuts"][:, :-1]})
-    with pytest.raises(PolicyFileError, match="is damaged: cuts has shape"):
+    storage.write(tmp_path / "monitor.npz", kind, options, arrays | {"nodes": arrays["nodes"][:, :-1]})
+    with pytest.raises(PolicyFileError, match="is damaged: nodes has shape"):
+        cb.ShiftMonitor.load(tmp_path / "monitor.npz")
+
+
+def test_a_file_of_an_earlier_monitor_is_refused(tmp_path):
+    arrays = {"size": np.array([0, -1, -1, -1]), "cuts": np.zeros((1, 31, 2)), "lefts": np.zeros((1, 31), dtype=int)}
+    options = {"context_dim": 1, "alpha": 0.01, "reference": 31, "window": 512, "seed": 0}
+    storage.write(tmp_path / "monitor.npz", "ShiftMonitor", options, arrays)
+    with pytest.raises(PolicyFileError, match="a version of conebandit whose monitor worked differently"):
         cb.ShiftMonitor.load(tmp_path / "monitor.npz")
 
 

@@ -15,8 +15,8 @@ from conebandit.kernels import monitor as kernels
 from conebandit.policies import storage
 from conebandit.policies.base import as_count, as_seed
 
+_NOT_KEPT = ("logs", "columns", "limit")  # arrays that follow from the options, or are only room to work
 LITTLE = 5  # fewer reference contexts than this in a cell are little support
-POWERS = (0.25, 0.5, 0.75)  # bets on small ranks, u^(k - 1) scaled, and mirrored on large ones
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Alarm:
     at
         Number of contexts seen when the alarm was raised.
     coordinate
-        Which coordinate gave it away; None if only all of them together did.
+        Which coordinate gave it away; None if several together did so more clearly than any alone.
     change_point
         Estimated number of contexts before the change.
     """
@@ -79,10 +79,11 @@ class Snapshot:
 class ShiftMonitor:
     """Watches a stream of contexts for a change of their law, with a guarantee that holds at every moment.
 
-    The first contexts are the reference. Every later one is ranked among all before it, in each coordinate and in a
-    tree over all of them; ranks of independent draws from one law, whatever law, are exactly uniform, and the monitor
-    bets that they are not (``kernels/monitor.py`` says how, ``docs/shift.md`` why). If the law never changes, the
-    probability of *ever* raising an alarm is at most ``alpha``, for any number of contexts.
+    The first contexts are the reference. Every later one is ranked among those before it: in each coordinate, by how
+    high and by how far out it is in all of them, and in a tree over all of them. Ranks of independent draws from one
+    law, whatever law, are exactly uniform, and the monitor bets that they are not (``kernels/monitor.py`` says how,
+    ``docs/shift.md`` why). If the law never changes, the probability of *ever* raising an alarm is at most ``alpha``,
+    for any number of contexts.
 
     Parameters
     ----------
@@ -128,7 +129,9 @@ class ShiftMonitor:
             )
         self.window = as_count(window, "window")
         self.seed, self._seed = seed, as_seed(seed)
-        self.n_streams = self.context_dim + (self.context_dim > 1)
+        several = self.context_dim > 1
+        self._n_columns = self.context_dim + 2 * several  # coordinates, level and spread: what streams look at
+        self.n_streams = self._n_columns + several
         self._shape = (self.context_dim,)
         self.reset()
 
@@ -145,15 +148,17 @@ class ShiftMonitor:
         (0, False)
         """
         self.has_reference = False
-        bets = np.zeros((self.n_streams, _TABLE.shape[1] + len(kernels.MEMORY), 3))
+        n_nodes = 2**kernels.GROWTH * (self.reference + 1) - 1
+        edges = np.linspace(0.0, 1.0, kernels.BINS + 1)
         self._state = kernels.State(
             size=np.array([0, -1, -1, -1]),
-            cuts=np.empty((self.n_streams, self.reference, 2)),
-            lefts=np.zeros((self.n_streams, self.reference), dtype=np.int64),
-            bets=bets,
-            lately=np.full((self.n_streams, len(kernels.MEMORY), kernels.BINS), 1.0 / kernels.BINS),
-            table=_TABLE,
-            rows=np.empty((self.reference + self.window, self.context_dim)),
+            nodes=np.zeros((self.n_streams, n_nodes, 3)),
+            bets=np.zeros((self.n_streams, 4, len(kernels.SHARES))),
+            lately=np.tile(edges, (self.n_streams, len(kernels.MEMORY), 1)),
+            ordered=np.zeros((self.context_dim, (self.reference + 1) // 2)),
+            logs=np.log(np.maximum(np.arange(self.reference + 3), 1) / (self.reference + 3)),
+            rows=np.zeros((self.reference + self.window, self.context_dim)),
+            columns=np.zeros(self._n_columns),
             limit=np.array([self.n_streams / self.alpha]),
         )
 
@@ -205,22 +210,22 @@ class ShiftMonitor:
         )
 
     def _plant_trees(self) -> None:
-        """Cuts of all streams: in each node the middle one of its contexts, by one coordinate, ties by chance."""
-        d = self.context_dim
-        rows = self._state.rows[: self.reference]
-        ties = np.array([[kernels.tie_breaker(self._seed, i, m, d) for m in range(d)] for i in range(self.reference)])
+        """Balanced trees of the reference; those of level and spread only of what comes after its first half."""
+        rows, half, d = self._state.rows[: self.reference], (self.reference + 1) // 2, self.context_dim
+        self._state.ordered[:] = np.sort(rows[:half], axis=0).T
+        values = np.empty((self.reference, self._n_columns))
+        for i in range(self.reference):
+            kernels.look(self._state.ordered, self._state.logs, rows, i, values[i])
+        ties = np.array(
+            [
+                [kernels.tie_breaker(self._seed, i, c, self._n_columns) for c in range(self._n_columns)]
+                for i in range(self.reference)
+            ]
+        )
         for s in range(self.n_streams):
-            members = np.arange(self.reference)[None]  # (nodes of the level, contexts in each)
-            for depth in range(self.reference.bit_length()):
-                axis = s if s < d else depth % d
-                order = np.lexsort((ties[members, axis], rows[members, axis]), axis=-1)
-                members = np.take_along_axis(members, order, axis=-1)
-                half = members.shape[1] // 2
-                middle = members[:, half]
-                nodes = slice(2**depth - 1, 2 ** (depth + 1) - 1)
-                self._state.cuts[s, nodes, kernels.VALUE] = rows[middle, axis]
-                self._state.cuts[s, nodes, kernels.TIE] = ties[middle, axis]
-                members = np.stack([members[:, :half], members[:, half + 1 :]], axis=1).reshape(2 * len(middle), half)
+            first = half if d <= s < self._n_columns else 0
+            axes = [s] if s < self._n_columns else list(range(d))
+            _plant(self._state.nodes[s], values[first:, axes], ties[first:, axes])
 
     # ---- what it knows ------------------------------------------------------------------------------------------
 
@@ -240,10 +245,9 @@ class ShiftMonitor:
     @property
     def evidence(self) -> float:
         """Wealth of the richest stream, divided by the number of streams; an alarm is raised at 1 / alpha."""
-        t = max(self.n_contexts - self.reference, 0)
-        cash = np.log(kernels.PATIENCE) / np.log(kernels.PATIENCE + t)
-        best = float(self._state.bets[:, :, kernels.WEALTH].mean(axis=1).max())
-        return (best + float(cash)) / self.n_streams
+        cash = kernels.cash_after(float(max(self.n_contexts - self.reference, 0)))
+        best = float(self._state.bets[:, kernels.WEALTH].sum(axis=1).max())
+        return (best + cash) / self.n_streams
 
     def recent(self) -> FloatArray:
         """The last contexts after the reference, oldest first; at most ``window``."""
@@ -299,7 +303,7 @@ class ShiftMonitor:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the monitor to a file; :meth:`load` reads it back bit for bit."""
         options = {name: getattr(self, name) for name in ("context_dim", "alpha", "reference", "window")}
-        arrays = {name: a for name, a in self._state._asdict().items() if name not in ("table", "limit")}
+        arrays = {name: a for name, a in self._state._asdict().items() if name not in _NOT_KEPT}
         storage.write(path, type(self).__name__, {**options, "seed": int(self.seed)}, arrays)
 
     @classmethod
@@ -310,12 +314,32 @@ class ShiftMonitor:
             raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a {kind}, not a {cls.__name__}.")
         self = cls(**options)
         fresh = self._state._asdict()
+        if set(arrays) != set(fresh) - set(_NOT_KEPT):
+            raise storage.PolicyFileError(
+                f"{os.fspath(path)!r} was written by a version of conebandit whose monitor worked differently; feed "
+                "the contexts to a new one."
+            )
         for name, array in arrays.items():  # kernels do not check: a wrong shape would reach beyond the array
-            if name not in fresh or (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
+            if (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
                 raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {name} has shape {array.shape}.")
         self._state = self._state._replace(**arrays)
         self.has_reference = self.n_contexts >= self.reference
         return self
+
+
+def _plant(nodes: FloatArray, values: FloatArray, ties: FloatArray) -> None:
+    """A balanced tree of n = 2^k - 1 contexts: in each node the middle one of its contexts, by the columns in turn."""
+    members = np.arange(len(values))[None]  # (nodes of the level, contexts in each)
+    for depth in range(len(values).bit_length()):
+        axis = depth % values.shape[1]
+        order = np.lexsort((ties[members, axis], values[members, axis]), axis=-1)
+        members = np.take_along_axis(members, order, axis=-1)
+        half = members.shape[1] // 2
+        middle = members[:, half]
+        level = nodes[2**depth - 1 : 2 ** (depth + 1) - 1]
+        level[:, kernels.VALUE], level[:, kernels.TIE] = values[middle, axis], ties[middle, axis]
+        level[:, kernels.LEFT] = half + 1
+        members = np.stack([members[:, :half], members[:, half + 1 :]], axis=1).reshape(2 * len(middle), half)
 
 
 def filled_radius(rows: FloatArray) -> float:
@@ -337,21 +361,3 @@ def _cells(before: FloatArray, after: FloatArray, level: int) -> tuple[NDArray[n
     cells, where = np.unique(index, axis=0, return_inverse=True)
     parts = (where.ravel()[: len(before)], where.ravel()[len(before) :])
     return cells, np.array([np.bincount(part, minlength=len(cells)) for part in parts])
-
-
-def _fixed_bets() -> FloatArray:
-    """Densities that are constant on each of GRID cells, shape (GRID, bets).
-
-    Powers of u and of 1 - u (ranks that are too low or too high), of the distance to the nearer end (too far out) and
-    to the middle (too far in). Each is the mean of the density over its cell, so that it adds up to one exactly.
-    """
-    ends = np.linspace(0.0, 1.0, kernels.GRID + 1)
-    low = [ends**k for k in POWERS]
-    high = [1.0 - (1.0 - ends) ** k for k in POWERS]
-    out = np.where(ends < 0.5, 0.5 * (2 * ends) ** 0.5, 1.0 - 0.5 * np.abs(2 * (1 - ends)) ** 0.5)
-    centre = 2 * ends - 1
-    inside = 0.5 + 0.5 * np.sign(centre) * np.abs(centre) ** 0.5
-    return np.ascontiguousarray(kernels.GRID * np.diff(np.array([*low, *high, out, inside]), axis=1).T)
-
-
-_TABLE = _fixed_bets()
