@@ -272,17 +272,35 @@ def serve(
 def verify(
     experiments: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
     store: StoreAddress = STORE,
+    server: Annotated[
+        str | None, typer.Option(help="Also compare with the state of the service at this address.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--key", envvar="CONEBANDIT_KEY", help="Its API key, scope read.")
+    ] = None,
 ) -> None:
-    """Rebuild each experiment from its first event and compare with what is served, bit for bit."""
-    from conebandit.service import engine  # noqa: PLC0415
+    """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
+    from conebandit.service.client import Client, ClientError  # noqa: PLC0415
+    from conebandit.service.verify import verify as verify_one  # noqa: PLC0415
 
-    with _store(store) as opened, opened.read() as session:
-        good = True
-        for id_ in experiments or session.experiments():
-            report = engine.verify(session, id_)
-            good &= report["agrees"]
-            verdict = "agrees" if report["agrees"] else "A SNAPSHOT DISAGREES WITH THE LOG"
-            typer.echo(f"{id_}: {report['events']} events, state {report['state']}, {verdict}")
+    good = True
+    with _store(store) as opened:
+        with opened.read() as session:
+            ids = experiments or session.experiments()
+        for id_ in ids:
+            try:
+                served = None if server is None else Client(server, key=api_key).state(id_)
+            except (ClientError, ValueError) as error:
+                typer.echo(f"{id_}: {error}", err=True)
+                raise typer.Exit(1) from None
+            with opened.read() as session:
+                report = verify_one(session, id_, served)
+            good &= report.agrees
+            compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
+            verdict = "agrees" if report.agrees else "DISAGREES"
+            typer.echo(f"{id_}: {report.events} events, {compared}, state {report.state}, {verdict}")
+            for problem in report.problems:
+                typer.echo(f"  {problem}", err=True)
     if not good:
         raise typer.Exit(1)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import conebandit as cb
-from conebandit.service.engine import verify
 from conebandit.service.store import open_store
+from conebandit.service.verify import verify
 from tests.service.databases import Postgres
 from tests.service.load import Load, Process
 
@@ -120,7 +120,7 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
     acknowledged = load.acknowledged.items()
     lost = sum(arms.get(id_) != arm for id_, (arm, _) in acknowledged)
     lost += sum(values.get((id_, name)) != v for id_, (_, reported) in acknowledged for name, v in reported.items())
-    served = {"events": len(events), "check": events[-1].check, "state": report["state"]}
+    served = {"events": len(events), "check": events[-1].check, "state": report.state}
     return Found(
         kills=kills,
         decisions=len(acknowledged),
@@ -128,6 +128,6 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         events=len(events),
         lost=lost,
         twice=sum(count > 1 for count in times.values()),
-        agrees=report["agrees"] and all(state == served for state in states),
+        agrees=report.agrees and all(state == served for state in states),
         fronts_differ=differ,
     )

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from conebandit.service import engine as engine_module
-from conebandit.service.engine import Engine, Turn, verify
+from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.experiment import Experiment
 from conebandit.service.registry import make_policy, policy_names
 from conebandit.service.state import State, rebuild
 from conebandit.service.store import open_store
+from conebandit.service.verify import verify
 from tests.service.plain_fold import plain_fold
 
 HOUR = 3_600_000
@@ -235,7 +236,7 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         run.tell(str(i), revenue=float(i))
     with store.read() as session:
         assert len(session.snapshots("checkout")) == engine_module.SNAPSHOTS_KEPT
-        assert verify(session, "checkout")["agrees"]
+        assert verify(session, "checkout").agrees
         latest = session.snapshots("checkout")[0]
     before = run.digest()
     run.engine.forget()
@@ -251,7 +252,47 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         session.drop_snapshots("checkout", 0)
         session.save_snapshot("checkout", latest, state.to_bytes())
     with store.read() as session:
-        assert not verify(session, "checkout")["agrees"]
+        assert verify(session, "checkout").problems == (
+            f"the snapshot at event {latest} is not the state that the log leads to.",
+        )
+
+
+def test_verify_notices_a_service_that_decided_from_another_state(run, store):
+    """No snapshot is needed for it: decisions are functions of the state that they were made in."""
+    for i in range(30):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i % 7), latency=1.0)
+    with store.read() as session:
+        report = verify(session, "checkout")
+    assert (report.agrees, report.decisions, report.recomputed, report.snapshots) == (True, 30, 30, 0)
+    played = ["old", "new", "bold"].index(run.explain(PHONE)["active"][0])
+    for _ in range(20):  # a slip of the memory of this process only
+        run.policy.observe([0.15, 1.0, 0.0], played, [-100.0, -100.0])
+    for i in range(30, 40):
+        run.ask(str(i))
+    with store.read() as session:
+        report = verify(session, "checkout")
+        served = run.digest()
+        asked = verify(session, "checkout", served)
+    assert report.problems
+    assert report.problems[0].startswith("decision at event ")
+    assert f"the service has state {served['state']}" in asked.problems[0]
+
+
+def test_verify_leaves_out_decisions_whose_state_is_no_more(run, store):
+    for i in range(30):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i % 7), latency=1.0)
+    run.tell("20", revenue=50.0)  # reported as event 43
+    run.ask("after")
+    with store.read() as session:
+        report = verify(session, "checkout")
+    assert (report.agrees, report.decisions, report.recomputed) == (True, 31, 22), "21 before, 1 after"
+    run.add_arm("fourth")
+    run.ask("last")
+    with store.read() as session:
+        report = verify(session, "checkout")
+    assert (report.agrees, report.decisions, report.recomputed) == (True, 32, 1)
 
 
 def test_every_change_of_the_log_is_found(run, store):
@@ -278,7 +319,7 @@ def test_every_change_of_the_log_is_found(run, store):
                 verify(session, "checkout")
             raise UndoError
     with store.read() as session:
-        assert verify(session, "checkout")["agrees"]
+        assert verify(session, "checkout").agrees
 
 
 class UndoError(Exception):
@@ -318,9 +359,9 @@ def test_any_log_means_what_the_plain_fold_says(store, declaration, seed):
     with store.read() as session:
         report = verify(session, "checkout")
         head = session.head("checkout")
-        assert rebuild(session, "checkout", head, snapshots=False).digest() == report["state"]
-    assert report["agrees"]
-    assert {d["state"] for d in digests} == {report["state"]}
+        assert rebuild(session, "checkout", head, snapshots=False).digest() == report.state
+    assert report.agrees
+    assert {d["state"] for d in digests} == {report.state}
 
 
 @pytest.mark.parametrize("name", policy_names())

@@ -8,10 +8,10 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
-from conebandit.service.engine import verify
 from conebandit.service.server import serving
 from conebandit.service.state import rebuild
 from conebandit.service.store import open_store
+from conebandit.service.verify import verify
 from tests.service.plain_fold import plain_fold
 from tests.service.test_engine import assert_same
 
@@ -54,7 +54,7 @@ def test_http_and_library_agree(address, declaration):
     with store.read() as session:
         events = session.events("checkout", limit=10**6)
         state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        assert verify(session, "checkout")["agrees"]
+        assert verify(session, "checkout").agrees
     store.close()
     kinds = [e.kind for e in events]
     assert kinds.count("decided") == 240

@@ -164,7 +164,7 @@ class Turn:
         decided = {}
         for id_, asked in new.items():
             body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
-            decided[id_] = self._append(state, "decided", id_, {**body, **_choose(state, asked["x"], id_)})
+            decided[id_] = self._append(state, "decided", id_, {**body, **state.choose(asked["x"], id_)})
         return decided
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -306,24 +306,6 @@ class Turn:
             del self._unwritten[experiment_id]
 
 
-def verify(session: Session, experiment_id: str) -> dict[str, Any]:
-    """Read the log from its first event, check every seal, and compare the state with the one that is served.
-
-    Raises
-    ------
-    CorruptionError
-        If the log is not what was written, or a snapshot does not lead to the same state, bit for bit.
-    """
-    session.check_database()
-    head = session.head(experiment_id)
-    if head is None:
-        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
-    state = rebuild(session, experiment_id, head, snapshots=False)
-    digest = state.digest()
-    quick = rebuild(session, experiment_id, head).digest()
-    return {"id": experiment_id, "events": head.seq, "state": digest, "agrees": digest == quick}
-
-
 def restore(session: Session, events: Iterator[Event]) -> str:
     """Write a log that was exported, as it is, and check that it leads to a state; the id of its experiment.
 
@@ -343,34 +325,13 @@ def restore(session: Session, events: Iterator[Event]) -> str:
             session.append(experiment_id, page)
             page = []
     session.append(experiment_id, page)
-    verify(session, experiment_id)
+    head = session.head(experiment_id)
+    assert head is not None  # just made
+    rebuild(session, experiment_id, head, snapshots=False)
     return experiment_id
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------
-
-
-def _choose(state: State, x: Any, key: str) -> dict[str, Any]:
-    """Arm, propensity and what led to them, as it is written into the log."""
-    baseline = state.experiment.baseline
-    if state.mode == "off":
-        return {
-            "mode": "off",
-            "arm": baseline,
-            "propensity": 1.0,
-            "active": [baseline],
-            "choice": None,
-            "version": None,
-        }
-    decision, names = state.policy.decide(x, key), state.served
-    choice = {"arm": names[decision.arm], "propensity": decision.propensity}
-    return {
-        "mode": state.mode,
-        **(choice if state.mode == "live" else {"arm": baseline, "propensity": 1.0}),
-        "active": [names[k] for k in decision.active],
-        "choice": choice,  # what the policy would do; the same in mode live
-        "version": f"{state.experiment.policy}-{__version__}-{state.version}",
-    }
 
 
 def _reply(body: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import heapq
 import json
 import tempfile
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from conebandit._validate import FloatArray
+from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError
 from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
@@ -26,6 +29,10 @@ class Waiting(NamedTuple):
     metric: int
     arm: str
     x: list[float]
+
+
+class OtherVersionError(Exception):
+    """A snapshot was made by another version of the library, which may have computed something else."""
 
 
 class State:
@@ -146,11 +153,29 @@ class State:
         self.policy.observe(np.array(x), self._index[arm], reward)
         self.version = seq
 
+    # ---- deciding -----------------------------------------------------------------------------------------------
+
+    def choose(self, x: FloatArray, key: str) -> dict[str, Any]:
+        """Arm, propensity and what led to them, as it is written into the log."""
+        baseline = self.experiment.baseline
+        served = {"mode": self.mode, "arm": baseline, "propensity": 1.0}
+        if self.mode == "off":
+            return {**served, "active": [baseline], "choice": None, "version": None}
+        decision, names = self.policy.decide(x, key), self.served
+        choice = {"arm": names[decision.arm], "propensity": decision.propensity}
+        return {
+            **served,
+            **(choice if self.mode == "live" else {}),
+            "active": [names[k] for k in decision.active],
+            "choice": choice,  # what the policy would do; the same in mode live
+            "version": f"{self.experiment.policy}-{__version__}-{self.version}",
+        }
+
     # ---- keeping and comparing ----------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """The state as bytes, with a checksum; :meth:`from_bytes` reads it back bit for bit."""
-        plain = canonical(self._plain()).encode()
+        plain = canonical({**self._plain(), "library": __version__}).encode()
         with tempfile.TemporaryDirectory() as folder:
             self.policy.save(Path(folder) / "policy")
             content = len(plain).to_bytes(8, "big") + plain + (Path(folder) / "policy").read_bytes()
@@ -158,11 +183,13 @@ class State:
 
     @classmethod
     def from_bytes(cls, experiment: Experiment, content: bytes) -> State:
-        """Read a state back; a ``CorruptionError`` if it is not what was written."""
+        """Read a state back; a ``CorruptionError`` if it is not what was written, or an ``OtherVersionError``."""
         if blake2b(content[16:], digest_size=16).digest() != content[:16]:
             raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
         end = 24 + int.from_bytes(content[16:24], "big")
         plain = json.loads(content[24:end])
+        if plain["library"] != __version__:
+            raise OtherVersionError(f"version {plain['library']} made it.")
         self = cls(experiment, dict(plain["arms"]))
         self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
         self.head = Head(*plain["head"])
@@ -257,7 +284,12 @@ def deadline(decided_at: int, window: float) -> int:
     return decided_at + round(window * 1000)
 
 
-def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool = True) -> State:
+Watch = Callable[[State, Event, Reports | None], None]  # called after each event that was folded
+
+
+def rebuild(
+    session: Session, experiment_id: str, head: Head, *, snapshots: bool = True, watch: Watch | None = None
+) -> State:
     """The state at a head, from the log; from the latest snapshot on, if that is allowed and there is one.
 
     A snapshot is dropped when a correction or a change of arms makes it untrue, so those that are there can be used.
@@ -272,6 +304,8 @@ def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool
                     Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
                 )
                 state.fold(event, reports, settled=True)
+                if watch is not None:
+                    watch(state, event, reports)
             except (LookupError, TypeError, ValueError) as error:
                 raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
     return state
@@ -298,7 +332,7 @@ def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool)
         if seq <= head.seq:
             try:
                 return State.from_bytes(experiment, session.snapshot(experiment_id, seq))
-            except (CorruptionError, ValueError, KeyError, TypeError):
+            except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
     arms = dict.fromkeys(experiment.arms, True)
     for event in events[1:]:
