@@ -1,8 +1,8 @@
 """What the service costs: decisions per second and latency beside a bare endpoint that commits one row, and memory.
 
 ``python benchmarks/service.py load`` for SQLite and PostgreSQL (if its binaries are installed), ``... disturb`` for
-reading beside deciding, ``... memory`` for a million events. Everything runs on loopback, one load generator beside one
-server process, and is bounded in time.
+reading beside deciding, ``... memory`` for a million events, ``... crash`` for what is left after fifty kills.
+Everything runs on loopback, one load generator beside one server process, and is bounded in time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import pwd
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -37,6 +35,10 @@ from conebandit.service.experiment import Experiment
 from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts servers is shared with the tests
+from tests.service.crash import kill_the_database, kill_the_service
+from tests.service.databases import Postgres, binaries
+
 RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 16
 SECONDS = 4.0
@@ -48,6 +50,19 @@ DECLARATION = {
     "arms": ["a", "b", "c", "d"],
     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 10}],
     "context": [{"name": "age", "low": 0, "high": 1}, {"name": "load", "low": 0, "high": 1}],
+}
+CRASH_CONTEXT = [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}]
+FOUND = {
+    "kills": "times",
+    "decisions": "decisions acknowledged",
+    "outcomes": "values acknowledged",
+    "events": "events in the log",
+    "lost": "lost",
+    "twice": "there twice",
+    "recomputed": "decisions that `verify` made again",
+    "agrees": "`verify` and the state of every process agree",
+    "fronts_differ": "processes that answer otherwise than the first",
+    "seconds": "seconds",
 }
 BODY = json.dumps({"context": {"age": 0.25, "load": 0.5}}).encode()
 
@@ -244,37 +259,49 @@ def _batch(writer: Writer, rng: np.random.Generator) -> None:
     writer.submit("bench", lambda turn: turn.report("bench", told)).result()
 
 
+# ---- crashes --------------------------------------------------------------------------------------------------------
+
+
+def crash(kills: int) -> None:
+    """Kill the service on SQLite, and PostgreSQL under four services, while decisions and outcomes come in."""
+    declared = {**DECLARATION, "id": "checkout", "policy": {"name": "LinearParetoUCB"}, "context": CRASH_CONTEXT}
+    with tempfile.TemporaryDirectory() as folder, postgres() as server:
+        found = [("the service (SQLite, one process)", kill_the_service(Path(folder), declared, kills))]
+        if server:
+            what = "the database (PostgreSQL, four processes; every fifth time one of those, too)"
+            found.append((what, kill_the_database(server, declared, kills)))
+    lines = [
+        "# Killed at random moments",
+        "",
+        f"Made by `python benchmarks/service.py crash --kills {kills}`.",
+        "",
+        "Four callers decide and report without a pause. SIGKILL strikes while they are being answered; they try again",
+        "with the same ids until they are.",
+        "",
+        f"| killed | {' | '.join(what for what, _ in found)} |",
+        "|---|" + "---|" * len(found),
+    ]
+    for name, words in FOUND.items():
+        lines.append(f"| {words} | {' | '.join(str(getattr(f, name)) for _, f in found)} |")
+    page = "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+    (RESULTS / "crash.md").write_text(page)
+    print(page)
+
+
 # ---- everything -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def postgres() -> Iterator[str | None]:
+def postgres() -> Iterator[Postgres | None]:
     """A PostgreSQL server in a temporary folder; None if it is not installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
+    if binaries() is None:
         yield None
         return
-    folder = Path(tempfile.mkdtemp())
-    as_postgres = []
-    if os.getuid() == 0:
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-
-    def run(program: str, *options: str) -> None:
-        command = [*as_postgres, str(found[-1] / program), "-D", f"{folder}/data", *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    run("initdb", "-A", "trust", "-U", "postgres")
-    run("pg_ctl", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1", "-l", f"{folder}/log", "-w", "start")
+    server = Postgres()
     try:
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        yield server
     finally:
-        run("pg_ctl", "-m", "fast", "-w", "stop")
-        shutil.rmtree(folder)
+        server.stop()
 
 
 def _write(part: str, value: Any) -> None:
@@ -322,19 +349,23 @@ def _page(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "disturb", "memory", "bare"])
+    parser.add_argument("what", choices=["load", "disturb", "memory", "crash", "bare"])
     parser.add_argument("--store", default="", help="memory: go on with this log and add to the results")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--policy", default="ConeTree")
+    parser.add_argument("--kills", type=int, default=50)
     given = parser.parse_args()
     if given.what == "bare":
         bare(given.store, given.port, given.threads)
     elif given.what == "load":
-        with tempfile.TemporaryDirectory() as folder, postgres() as address:
-            stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": address} if address else {})
+        with tempfile.TemporaryDirectory() as folder, postgres() as server:
+            stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": server.address} if server else {})
             _write("load", [compare(name, where) for name, where in stores.items()])
+    elif given.what == "crash":
+        crash(given.kills)
+        return
     elif given.what == "disturb":
         with tempfile.TemporaryDirectory() as folder:
             _write("disturb", disturb(f"{folder}/log.db"))

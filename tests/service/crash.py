@@ -24,8 +24,10 @@ class Found:
     events: int
     lost: int  # acknowledged, and not in the log as it was acknowledged
     twice: int  # decisions or values that are in the log more than once
+    recomputed: int  # decisions that verify made again
     agrees: bool  # verify, and every process has the state that it rebuilt
     fronts_differ: int  # processes whose front or retried decision is not that of the first
+    seconds: int
 
 
 def kill_the_service(folder: Path, declaration: dict[str, Any], kills: int) -> Found:
@@ -101,6 +103,7 @@ def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
 
 
 def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], differ: int) -> Found:
+    seconds = round(time.monotonic() - load.started)
     if load.failures:
         raise load.failures[0]
     store = open_store(address)
@@ -128,6 +131,8 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         events=len(events),
         lost=lost,
         twice=sum(count > 1 for count in times.values()),
+        recomputed=report.recomputed,
         agrees=report.agrees and all(state == served for state in states),
         fronts_differ=differ,
+        seconds=seconds,
     )

@@ -52,6 +52,7 @@ class Load:
     def __init__(self, urls: Sequence[str], threads: int = 4) -> None:
         self.acknowledged: dict[str, tuple[str, dict[str, float]]] = {}  # id to arm and values
         self.failures: list[BaseException] = []
+        self.started = time.monotonic()
         self._urls = urls
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(k,)) for k in range(threads)]
