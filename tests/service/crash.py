@@ -91,7 +91,7 @@ def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: in
 
 def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
     """The states of all processes, and how many answer something else than the first."""
-    context = {"age": 30, "device": "phone"}
+    context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
     clients = [cb.Client(server.url, retries=20) for server in servers]
     retried = [client.decide("checkout", context, id="once") for client in clients]
     fronts = [client.front("checkout", context) for client in clients]

@@ -83,7 +83,10 @@ class Load:
         rng = random.Random(k)
         i = 0
         while not self._stop.is_set():
-            context = {"age": rng.uniform(18, 98), "device": rng.choice(["phone", "desk"])}
+            context: dict[str, float | str | None] = {
+                "age": rng.uniform(18, 98),
+                "device": rng.choice(["phone", "desk"]),
+            }
             id_, i = f"t{k}-{i}", i + 1
             assignment = rng.choice(clients).decide("checkout", context, id=id_)
             self.acknowledged[id_] = (assignment.arm, {})
