@@ -12,7 +12,7 @@ from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
-from conebandit.service.registry import make_policy
+from conebandit.service.registry import Served, make_policy
 from conebandit.service.state import Reports, State, catch_up, rebuild
 from conebandit.service.store import PAGE, Session
 
@@ -233,6 +233,10 @@ class Turn:
             else [{"arm": names[e.arm], "by": names[e.by], "margins": _finite(e.margins)} for e in why.eliminated],
         }
 
+    def policy(self, experiment_id: str) -> Served:
+        """The policy in its present state; to look at, not to teach."""
+        return self._fresh(experiment_id).policy
+
     def digest(self, experiment_id: str) -> dict[str, Any]:
         """Where the log ends and a checksum of the state that it leads to; equal in every process."""
         state = self._fresh(experiment_id)
@@ -253,7 +257,7 @@ class Turn:
         """Keep the state, so that a start need not read the whole log."""
         state = self._fresh(experiment_id)
         self._write(experiment_id)
-        self._session.save_snapshot(experiment_id, state.head.seq, state.to_bytes())
+        self._session.save_snapshot(experiment_id, state.head.seq, state.to_parts())
         state.kept = state.head.seq
         for seq in self._session.snapshots(experiment_id)[SNAPSHOTS_KEPT:]:
             self._session.drop_snapshots(experiment_id, seq, seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
 from conebandit.service.registry import Served, load_policy, make_policy
 from conebandit.service.store import Head, Session
+
+PART = 1 << 20  # bytes of a snapshot that are handled at once
 
 
 class Waiting(NamedTuple):
@@ -173,32 +175,45 @@ class State:
 
     # ---- keeping and comparing ----------------------------------------------------------------------------------
 
-    def to_bytes(self) -> bytes:
-        """The state as bytes, with a checksum; :meth:`from_bytes` reads it back bit for bit."""
-        plain = canonical({**self._plain(), "library": __version__}).encode()
+    def to_parts(self) -> Iterator[bytes]:
+        """The state in parts of bounded size, the last of them a checksum; :meth:`from_parts` reads it back."""
+        sum_ = blake2b(digest_size=16)
+        for part in self._parts():
+            sum_.update(part)
+            yield part
+        yield sum_.digest()
+
+    def _parts(self) -> Iterator[bytes]:
+        yield canonical({**self._plain(), "library": __version__}).encode()
         with tempfile.TemporaryDirectory() as folder:
             self.policy.save(Path(folder) / "policy")
-            content = len(plain).to_bytes(8, "big") + plain + (Path(folder) / "policy").read_bytes()
-        return blake2b(content, digest_size=16).digest() + content
+            with (Path(folder) / "policy").open("rb") as file:
+                while part := file.read(PART):
+                    yield part
 
     @classmethod
-    def from_bytes(cls, experiment: Experiment, content: bytes) -> State:
+    def from_parts(cls, experiment: Experiment, parts: Iterator[bytes]) -> State:
         """Read a state back; a ``CorruptionError`` if it is not what was written, or an ``OtherVersionError``."""
-        if blake2b(content[16:], digest_size=16).digest() != content[:16]:
-            raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
-        end = 24 + int.from_bytes(content[16:24], "big")
-        plain = json.loads(content[24:end])
-        if plain["library"] != __version__:
-            raise OtherVersionError(f"version {plain['library']} made it.")
-        self = cls(experiment, dict(plain["arms"]))
+        first = next(parts, b"")
+        sum_, last = blake2b(first, digest_size=16), b""
+        with tempfile.TemporaryDirectory() as folder:
+            with (Path(folder) / "policy").open("wb") as file:
+                for part in parts:
+                    file.write(last)
+                    sum_.update(last)
+                    last = part
+            if sum_.digest() != last:
+                raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
+            plain = json.loads(first)
+            if plain["library"] != __version__:
+                raise OtherVersionError(f"version {plain['library']} made it.")
+            self = cls(experiment, dict(plain["arms"]))
+            self.policy = load_policy(Path(folder) / "policy")
         self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
         self.head = Head(*plain["head"])
         self.kept = self.head.seq
         self._waiting = [Waiting(*entry) for entry in plain["waiting"]]
         self._open = {seq: set(metrics) for seq, metrics in plain["open"]}
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "policy").write_bytes(content[end:])
-            self.policy = load_policy(Path(folder) / "policy")
         return self
 
     def _plain(self) -> dict[str, Any]:
@@ -217,7 +232,7 @@ class State:
         sum_ = blake2b(canonical(self._plain()).encode(), digest_size=16)
         for name, array in sorted(self.policy.state().items()):
             sum_.update(f"{name} {array.dtype} {array.shape}".encode())
-            sum_.update(np.ascontiguousarray(array).tobytes())
+            sum_.update(np.ascontiguousarray(array).data)
         return sum_.hexdigest()
 
 
@@ -331,7 +346,7 @@ def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool)
     for seq in session.snapshots(experiment_id) if snapshots else []:
         if seq <= head.seq:
             try:
-                return State.from_bytes(experiment, session.snapshot(experiment_id, seq))
+                return State.from_parts(experiment, session.snapshot(experiment_id, seq))
             except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
     arms = dict.fromkeys(experiment.arms, True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -19,8 +20,9 @@ SCHEMA = (
         sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE INDEX IF NOT EXISTS events_of_decision
         ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
-    """CREATE TABLE IF NOT EXISTS snapshots (
-        experiment TEXT NOT NULL, seq BIGINT NOT NULL, content {blob} NOT NULL, PRIMARY KEY (experiment, seq))""",
+    """CREATE TABLE IF NOT EXISTS snapshot_parts (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, content {blob} NOT NULL,
+        PRIMARY KEY (experiment, seq, part))""",
     """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
 )
@@ -159,25 +161,30 @@ class Session:
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
-    def save_snapshot(self, experiment: str, seq: int, content: bytes) -> None:
+    def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> None:
         """Keep a state; replaces one at the same position."""
-        sql = """INSERT INTO snapshots (experiment, seq, content) VALUES (?, ?, ?)
-            ON CONFLICT (experiment, seq) DO UPDATE SET content = excluded.content"""
-        self._run(sql, (experiment, seq, content))
+        self.drop_snapshots(experiment, seq, seq)
+        sql = "INSERT INTO snapshot_parts (experiment, seq, part, content) VALUES (?, ?, ?, ?)"
+        for number, content in enumerate(parts):
+            self._run(sql, (experiment, seq, number, content))
 
     def snapshots(self, experiment: str) -> list[int]:
         """Positions of the snapshots, latest first."""
-        sql = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC"
+        sql = "SELECT DISTINCT seq FROM snapshot_parts WHERE experiment = ? ORDER BY seq DESC"
         return [row[0] for row in self._run(sql, (experiment,))]
 
-    def snapshot(self, experiment: str, seq: int) -> bytes:
-        """The snapshot at a position."""
-        sql = "SELECT content FROM snapshots WHERE experiment = ? AND seq = ?"
-        return bytes(next(iter(self._run(sql, (experiment, seq))))[0])
+    def snapshot(self, experiment: str, seq: int) -> Iterator[bytes]:
+        """The parts of the snapshot at a position."""
+        sql = "SELECT content FROM snapshot_parts WHERE experiment = ? AND seq = ? AND part = ?"
+        for number in itertools.count():
+            found = list(self._run(sql, (experiment, seq, number)))
+            if not found:
+                return
+            yield bytes(found[0][0])
 
     def drop_snapshots(self, experiment: str, first: int, last: int = 2**62) -> None:
         """Forget the snapshots at positions ``first`` to ``last``."""
-        sql = "DELETE FROM snapshots WHERE experiment = ? AND seq >= ? AND seq <= ?"
+        sql = "DELETE FROM snapshot_parts WHERE experiment = ? AND seq >= ? AND seq <= ?"
         self._run(sql, (experiment, first, last))
 
     # ---- keys ---------------------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ class _Watch:
 
     def _compare(self, state: State, seq: int) -> None:
         try:
-            kept = State.from_bytes(state.experiment, self.session.snapshot(self.experiment_id, seq))
+            kept = State.from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq))
         except OtherVersionError:
             return
         except (CorruptionError, ValueError, KeyError, TypeError):
