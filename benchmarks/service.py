@@ -137,8 +137,13 @@ def running(*arguments: str) -> Iterator[tuple[int, int]]:
 
 async def _connection(port: int, path: str, body: bytes, until: float, latencies: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    request = head.encode() + body
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    request = "\r\n".join([*lines, "", ""]).encode() + body
     while time.perf_counter() < until:
         start = time.perf_counter()
         writer.write(request)

@@ -81,6 +81,7 @@ def test_the_client_says_what_is_wrong(tmp_path, declaration):
         assert client.explain("checkout", phone)["policy"] == "LinearParetoUCB"
         assert client.events("checkout", after=1)["events"][0]["kind"] == "decided"
         assert client.shift("checkout")["alarm"] is None
+        assert client.export("checkout").startswith(b"id,at,mode,arm")
         assert client.add_arm("checkout", "x")["arms"][-1]["name"] == "x"
         assert client.retire_arm("checkout", "x")["arms"][-1]["active"] is False
         assert client.set_mode("checkout", "off")["mode"] == "off"

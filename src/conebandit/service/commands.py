@@ -53,6 +53,9 @@ def serve(
     store: StoreAddress = STORE,
     host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name by which it may be called without API keys; repeat for more.")
+    ] = None,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
     from conebandit.service.errors import ServiceError  # noqa: PLC0415
@@ -64,7 +67,7 @@ def serve(
         raise typer.Exit(1) from None
     typer.echo(f"Serving on http://{host}:{port} (its pages: /docs); stop with Ctrl-C.")
     try:
-        server.serve(store, host, port)
+        server.serve(store, host, port, allow_host or ())
     except (ServiceError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

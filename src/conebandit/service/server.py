@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -18,7 +18,7 @@ from conebandit.service.writer import Writer
 BACKLOG = 2048
 
 
-def serve(where: str, host: str = "127.0.0.1", port: int = 8000) -> None:
+def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Sequence[str] = ()) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -27,8 +27,10 @@ def serve(where: str, host: str = "127.0.0.1", port: int = 8000) -> None:
         A path for SQLite, or a ``postgresql://`` address.
     host, port
         Where to listen. Beyond this machine only if there are API keys.
+    allow_hosts
+        Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
     """
-    server, listener = _prepare(where, host, port)
+    server, listener = _prepare(where, host, port, allow_hosts)
     with listener:
         server.run(sockets=[listener])
 
@@ -55,7 +57,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
             thread.join()
 
 
-def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
+def _prepare(where: str, host: str, port: int, allow_hosts: Sequence[str] = ()) -> tuple[uvicorn.Server, socket.socket]:
     store = open_store(where)
     with store.read() as session:
         if not is_loopback(host) and not session.api_keys():
@@ -68,9 +70,8 @@ def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.s
     )
     # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn.Config(
-        create_app(Writer(store)), log_level="warning", access_log=False, server_header=False, lifespan="on"
-    )
+    app = create_app(Writer(store), (host, *allow_hosts))
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
     return uvicorn.Server(config), listener
 
 
