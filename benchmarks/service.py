@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,7 @@ from tests.service.databases import Postgres, binaries
 RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 16
 SECONDS = 4.0
+DISTURBED = 20.0  # seconds
 ROUNDS = 3
 WANTED = 0.6
 BATCH = 500
@@ -137,13 +139,8 @@ def running(*arguments: str) -> Iterator[tuple[int, int]]:
 
 async def _connection(port: int, path: str, body: bytes, until: float, latencies: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    lines = [
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-    ]
-    request = "\r\n".join([*lines, "", ""]).encode() + body
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    request = "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
     while time.perf_counter() < until:
         start = time.perf_counter()
         writer.write(request)
@@ -212,23 +209,35 @@ def disturb(address: str, events: int = 40_000) -> dict[str, Any]:
     path = "/experiments/bench/decisions"
     with running(*_service(address)) as (port, _):
         _teach(port, events)
-        calm = load(port, path, connections=1)
-        stop = threading.Event()
+        calm = load(port, path, connections=1, seconds=DISTURBED)
+        # Readers in a process of their own: in this one they would keep the caller waiting, not the service.
+        reader = subprocess.Popen([sys.executable, __file__, "read", "--port", str(port)], stdout=subprocess.PIPE)
+        time.sleep(2.0)
+        busy = load(port, path, connections=1, seconds=DISTURBED)
+        exports, fronts = map(int, reader.communicate()[0].split())
+    return {"events": events, "exports": exports, "fronts": fronts, "calm": calm, "while reading": busy}
 
-        def read(what: str) -> None:
-            while not stop.is_set():
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/experiments/bench/{what}", timeout=60).read()
-                time.sleep(0.01)
 
-        context = "%7B%22age%22:0.5,%22load%22:0.5%7D"
-        readers = [threading.Thread(target=read, args=(w,)) for w in ("export?format=csv", f"front?context={context}")]
-        for reader in readers:
-            reader.start()
-        busy = load(port, path, connections=1)
-        stop.set()
-        for reader in readers:
-            reader.join()
-    return {"events": events, "calm": calm, "while reading": busy}
+def read(port: int, seconds: float) -> tuple[int, int]:
+    """Export the log and read the front, each again and again; how often."""
+    until, reads = time.monotonic() + seconds, Counter[str]()
+
+    def again_and_again(what: str) -> None:
+        while time.monotonic() < until:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/experiments/bench/{what}", timeout=60) as answer:
+                while answer.read(1 << 16):
+                    pass
+            reads[what.partition("?")[0]] += 1
+            time.sleep(0.01)
+
+    context = "%7B%22age%22:0.5,%22load%22:0.5%7D"
+    whats = ("export?format=csv", f"front?context={context}")
+    readers = [threading.Thread(target=again_and_again, args=(what,)) for what in whats]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return reads["export"], reads["front"]
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------
@@ -344,7 +353,8 @@ def _page(results: dict[str, Any]) -> str:
         d = results["disturb"]
         lines += [
             "",
-            f"One caller on a log of {d['events']} events (SQLite), while others export it and read the front:",
+            f"One caller on a log of {d['events']} events (SQLite), {DISTURBED:g} seconds alone, and as long while",
+            f"others export the log as CSV ({d['exports']} times) and read the front ({d['fronts']} times):",
         ]
         lines += ["", "| | p50 ms | p99 ms | longest ms |", "|---|---|---|---|"]
         for who in ("calm", "while reading"):
@@ -370,7 +380,7 @@ def _page(results: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "disturb", "memory", "crash", "bare"])
+    parser.add_argument("what", choices=["load", "disturb", "memory", "crash", "bare", "read"])
     parser.add_argument("--store", default="", help="bare: where to commit")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", action="store_true")
@@ -380,7 +390,11 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "bare":
         bare(given.store, given.port, given.threads)
-    elif given.what == "load":
+        return
+    if given.what == "read":
+        print(*read(given.port, DISTURBED + 4.0))
+        return
+    if given.what == "load":
         with tempfile.TemporaryDirectory() as folder, postgres() as server:
             stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": server.address} if server else {})
             _write("load", [compare(name, where) for name, where in stores.items()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
 BACKLOG = 2048
+SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
 
 def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Sequence[str] = ()) -> None:
@@ -30,6 +32,8 @@ def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Se
     allow_hosts
         Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
     """
+    # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
+    sys.setswitchinterval(SWITCH)
     server, listener = _prepare(where, host, port, allow_hosts)
     with listener:
         server.run(sockets=[listener])
