@@ -35,6 +35,8 @@ class Writer:
         Where to write. Several writers, in several processes, may share it.
     clock
         Gives milliseconds since 1970.
+    loaded
+        Called after the first turn of an experiment, when its state and all that it needs are in memory.
 
     Examples
     --------
@@ -51,11 +53,17 @@ class Writer:
     0.5
     """
 
-    def __init__(self, store: Store, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        loaded: Callable[[], None] = lambda: None,
+    ) -> None:
         self.store = store
         self.events_written = 0
         self.turns = 0
-        self._clock = clock
+        self._clock, self._loaded = clock, loaded
+        self._known: set[str] = set()
         self._engine = Engine()
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
@@ -121,6 +129,9 @@ class Writer:
                 request.answer.set_exception(answer)
             else:
                 request.answer.set_result(answer)
+        if not self._engine.states.keys() <= self._known:
+            self._known |= self._engine.states.keys()
+            self._loaded()
 
     def _commit(self, requests: list[_Request]) -> list[Any]:
         """One transaction. A request that is refused has changed nothing and does not stop the others."""
