@@ -35,7 +35,7 @@ def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Se
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
-    server, listener = _prepare(where, host, port, allow_hosts, loaded=_leave_alone)
+    server, listener = _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone)
     with listener:
         server.run(sockets=[listener])
 
@@ -73,7 +73,7 @@ def _prepare(
     host: str,
     port: int,
     allow_hosts: Sequence[str] = (),
-    loaded: Callable[[], None] = lambda: None,
+    tidy_up: Callable[[], None] = lambda: None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     store = open_store(where)
     with store.read() as session:
@@ -87,7 +87,7 @@ def _prepare(
     )
     # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = create_app(Writer(store, loaded=loaded), (host, *allow_hosts))
+    app = create_app(Writer(store, tidy_up=tidy_up), (host, *allow_hosts))
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
     return uvicorn.Server(config), listener
 

@@ -35,8 +35,8 @@ class Writer:
         Where to write. Several writers, in several processes, may share it.
     clock
         Gives milliseconds since 1970.
-    loaded
-        Called after the first turn of an experiment, when its state and all that it needs are in memory.
+    tidy_up
+        Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
 
     Examples
     --------
@@ -57,13 +57,12 @@ class Writer:
         self,
         store: Store,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        loaded: Callable[[], None] = lambda: None,
+        tidy_up: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
         self.events_written = 0
         self.turns = 0
-        self._clock, self._loaded = clock, loaded
-        self._known: set[str] = set()
+        self._clock, self._tidy_up = clock, tidy_up
         self._engine = Engine()
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
@@ -129,9 +128,8 @@ class Writer:
                 request.answer.set_exception(answer)
             else:
                 request.answer.set_result(answer)
-        if not self._engine.states.keys() <= self._known:
-            self._known |= self._engine.states.keys()
-            self._loaded()
+        if self.turns.bit_count() == 1:
+            self._tidy_up()
 
     def _commit(self, requests: list[_Request]) -> list[Any]:
         """One transaction. A request that is refused has changed nothing and does not stop the others."""
