@@ -253,7 +253,9 @@ def memory(events: int, policy: str, address: str) -> list[dict[str, Any]]:
     """Memory of writer, engine and store while events come in batches; without HTTP, which keeps nothing."""
     rng, rows = np.random.default_rng(0), []
     writer = Writer(open_store(address))
-    declared = Experiment.from_dict({**DECLARATION, "policy": {"name": policy}})
+    latency = {"name": "latency", "direction": "min", "worst": 10, "window": "36h", "default": 10}
+    metrics = [{"name": "revenue"}, latency]  # with windows that stay open
+    declared = Experiment.from_dict({**DECLARATION, "metrics": metrics, "policy": {"name": policy}})
     writer.submit("bench", lambda turn: turn.create(declared)).result()
     start = time.perf_counter()
     for done in range(0, events + 1, 2 * BATCH):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from conebandit.service import engine as engine_module
+from conebandit.service import windows
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.experiment import Experiment
@@ -160,6 +161,21 @@ def test_windows_close_with_the_default_and_late_values_do_not_count(run):
     assert run.tell("a", latency=1.0)["late"] == ["latency"]
     assert run.policy().n_observations == observed + 1
     assert run.tell("b", latency=2.0)["corrected"] == ["latency"], "it was in time, so it can be corrected later"
+    assert_same(run.policy(), plain_fold(run.events))
+
+
+def test_open_windows_wait_in_the_log_and_not_in_memory(run, monkeypatch):
+    monkeypatch.setattr(windows, "AHEAD", 10)
+    for i in range(10):
+        run.decide([{"id": f"{i}-{k}", "context": PHONE} for k in range(20)])
+        run.now += 1000
+    run.tell("3-3", latency=4.0)
+    state = run.engine.states["checkout"]
+    assert [len(queue.ahead) for queue in state._windows._queues] == [10]
+    run.now += HOUR
+    run.set_mode("shadow")  # any event will do
+    assert run.policy().n_observations == 200, "one value and 199 defaults"
+    assert [len(queue.ahead) for queue in state._windows._queues] == [0]
     assert_same(run.policy(), plain_fold(run.events))
 
 
@@ -322,9 +338,11 @@ class UndoError(Exception):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_log_means_what_the_plain_fold_says(store, declaration, seed):
+def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
     """Random delays, parts, repeats, corrections, arms and modes, by two engines that take turns on one store."""
     rng = random.Random(seed)
+    if seed % 2:
+        monkeypatch.setattr(windows, "AHEAD", 2)  # windows must be read from the log again and again
     run = Driver(store)
     run.create(declaration)
     engines, ids = [run.engine, Engine()], []

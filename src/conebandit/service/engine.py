@@ -160,7 +160,7 @@ class Turn:
         at = max(self._now, state.at)
         if state.mode != "off":
             state = self._fresh(experiment_id)
-            state.close_windows(at, state.head.seq + 1)
+            state.close_windows(at, state.head.seq + 1, self._session)
         decided = {}
         for id_, asked in new.items():
             body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
@@ -296,7 +296,7 @@ class Turn:
         return stamped
 
     def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
-        state.fold(event, reports)
+        state.fold(event, self._session, reports)
         self.events_taken += 1
         events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
         events.append(event)

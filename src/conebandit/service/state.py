@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,18 +18,9 @@ from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
 from conebandit.service.registry import Served, load_policy, make_policy
 from conebandit.service.store import Head, Session
+from conebandit.service.windows import Windows, deadline
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
-
-
-class Waiting(NamedTuple):
-    """A metric of a decision whose default counts if nothing is reported by the deadline (milliseconds)."""
-
-    deadline: int
-    seq: int
-    metric: int
-    arm: str
-    x: list[float]
 
 
 class OtherVersionError(Exception):
@@ -70,8 +60,7 @@ class State:
         self.kept = 0
         self._index = {name: k for k, name in enumerate(self.served)}
         self.policy: Served = make_policy(experiment, len(self._index))
-        self._waiting: list[Waiting] = []  # a heap
-        self._open: dict[int, set[int]] = {}  # decisions to the metrics that they wait for
+        self._windows = Windows(experiment)
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -80,13 +69,15 @@ class State:
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
-    def fold(self, event: Event, reports: Reports | None = None, *, settled: bool = False) -> None:
+    def fold(self, event: Event, session: Session, reports: Reports | None = None, *, settled: bool = False) -> None:
         """Take in the next event.
 
         Parameters
         ----------
         event
             It follows on ``head``.
+        session
+            For decisions whose windows close by it.
         reports
             For a report: all those on its decision, up to the position for which the state is wanted.
         settled
@@ -100,42 +91,25 @@ class State:
             self.arms[body["arm"]] = event.kind == "arm_added"
         if self.stale:
             return
-        self.close_windows(self.at, event.seq)
+        self.close_windows(self.at, event.seq, session)
         if event.kind == "decided":
-            self._wait(event.seq, body)
+            self._windows.add(event.seq, body)
         elif reports is not None:
             self._learn_report(event, reports, settled=settled)
         elif event.kind in ("arm_added", "arm_retired"):
             self._change(event.seq, settled=settled)
 
-    def close_windows(self, at: int, seq: int) -> None:
+    def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        while self._waiting and self._waiting[0].deadline < at:
-            entry = heapq.heappop(self._waiting)
-            if entry.metric in self._open.get(entry.seq, ()):
-                default = self.experiment.metrics[entry.metric].default
-                assert default is not None  # only such metrics wait
-                self._settle(entry.seq, {entry.metric})
-                self._learn(entry.arm, entry.x, {entry.metric: default}, seq)
+        for closing in self._windows.close(at, session):
+            default = self.experiment.metrics[closing.metric].default
+            assert default is not None  # only such metrics wait
+            self._learn(closing.arm, closing.x, {closing.metric: default}, seq)
 
     def _change(self, seq: int, *, settled: bool) -> None:
         """What was learned before this event is not what should have been learned."""
         self.version = seq
         self.stale = not settled
-
-    def _wait(self, seq: int, body: dict[str, Any]) -> None:
-        for m, metric in enumerate(self.experiment.metrics):
-            if metric.default is not None and metric.window is not None:
-                entry = Waiting(deadline(body["at"], metric.window), seq, m, body["arm"], body["x"])
-                heapq.heappush(self._waiting, entry)
-                self._open.setdefault(seq, set()).add(m)
-
-    def _settle(self, seq: int, metrics: set[int]) -> None:
-        """Nothing waits for these metrics of a decision any more."""
-        if seq in self._open:
-            self._open[seq] -= metrics
-            if not self._open[seq]:
-                del self._open[seq]
 
     def _learn_report(self, event: Event, reports: Reports, *, settled: bool) -> None:
         report = reports.at(event.seq)
@@ -143,7 +117,6 @@ class State:
             self._change(event.seq, settled=settled)
         if report.counts and not self.stale:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
-            self._settle(reports.decided_seq, set(values))
             self._learn(reports.decided["arm"], reports.decided["x"], values, event.seq)
 
     def _learn(self, arm: str, x: list[float], values: dict[int, float], seq: int) -> None:
@@ -212,8 +185,7 @@ class State:
         self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
         self.head = Head(*plain["head"])
         self.kept = self.head.seq
-        self._waiting = [Waiting(*entry) for entry in plain["waiting"]]
-        self._open = {seq: set(metrics) for seq, metrics in plain["open"]}
+        self._windows.resume(plain["windows"])
         return self
 
     def _plain(self) -> dict[str, Any]:
@@ -223,8 +195,7 @@ class State:
             "head": self.head,
             "at": self.at,
             "version": self.version,
-            "waiting": sorted(self._waiting),
-            "open": sorted((seq, sorted(metrics)) for seq, metrics in self._open.items()),
+            "windows": self._windows.plain(),
         }
 
     def digest(self) -> str:
@@ -257,7 +228,7 @@ class Reports:
 
     def __init__(self, experiment: Experiment, history: list[Event]) -> None:
         self._experiment = experiment
-        self.decided, self.decided_seq = history[0].body, history[0].seq
+        self.decided = history[0].body
         self.values: dict[str, float] = {}  # the last value of each metric, late or not
         self._first: dict[str, int] = {}
         self._late: set[str] = set()
@@ -294,11 +265,6 @@ class Reports:
         return Report({name: self.values[name] for name in new}, corrects, late)
 
 
-def deadline(decided_at: int, window: float) -> int:
-    """The last millisecond at which a value counts."""
-    return decided_at + round(window * 1000)
-
-
 Watch = Callable[[State, Event, Reports | None], None]  # called after each event that was folded
 
 
@@ -318,7 +284,7 @@ def rebuild(
                 reports = (
                     Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
                 )
-                state.fold(event, reports, settled=True)
+                state.fold(event, session, reports, settled=True)
                 if watch is not None:
                     watch(state, event, reports)
             except (LookupError, TypeError, ValueError) as error:
@@ -335,7 +301,7 @@ def catch_up(session: Session, state: State, head: Head) -> None:
             if event.kind == "reported" and event.decision is not None:
                 history = session.histories(experiment.id, [event.decision], event.seq)
                 reports = Reports(experiment, history[event.decision])
-            state.fold(event, reports)
+            state.fold(event, session, reports)
 
 
 def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool) -> State:

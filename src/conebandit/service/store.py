@@ -153,6 +153,12 @@ class Session:
         events = [Event(*row) for row in self._run(sql, (experiment, *ids))] if ids else []
         return {event.decision: event for event in events if event.decision is not None}
 
+    def decided_after(self, experiment: str, after: int, upto: int, limit: int) -> list[Event]:
+        """The next decisions, in order."""
+        sql = f"""SELECT {_EVENT} FROM events
+            WHERE experiment = ? AND seq > ? AND seq <= ? AND kind = 'decided' ORDER BY seq LIMIT ?"""
+        return [Event(*row) for row in self._run(sql, (experiment, after, upto, limit))]
+
     def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
         """All events of some kinds, in order."""
         marks = ", ".join("?" * len(kinds))
