@@ -20,7 +20,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -338,46 +338,57 @@ def _write(part: str, value: Any) -> None:
 
 def _page(results: dict[str, Any]) -> str:
     lines = ["# What the service costs", "", "Made by `python benchmarks/service.py`, on loopback, one server process."]
-    if "load" in results:
-        lines += [
-            "",
-            f"Decisions in a closed loop of {CONNECTIONS} connections; medians of {ROUNDS} rounds in turns.",
-            "",
-        ]
-        lines += ["| store | who | per second | p50 ms | p99 ms | ratio |", "|---|---|---|---|---|---|"]
-        for run in results["load"]:
-            for who, r in run["rows"].items():
-                ratio = f"{run['ratio']:.2f} (wanted: {run['wanted']})" if who == "service" else ""
-                numbers = f"{r['per_second']:.0f} | {r['p50']:.1f} | {r['p99']:.1f}"
-                lines.append(f"| {run['store']} | {who} | {numbers} | {ratio} |")
-        lines += ["", "The ratio is to the faster of the bare endpoints, which commit one row for each request."]
-    if "disturb" in results:
-        d = results["disturb"]
-        lines += [
-            "",
-            f"One caller on a log of {d['events']} events (SQLite), {DISTURBED:g} seconds alone, and as long while",
-            f"others export the log as CSV ({d['exports']} times) and read the front ({d['fronts']} times):",
-        ]
-        lines += ["", "| | p50 ms | p99 ms | longest ms |", "|---|---|---|---|"]
-        for who in ("calm", "while reading"):
-            lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
-    if "memory" in results:
-        lines += [
-            "",
-            "Memory of writer, engine and store (SQLite); decisions and outcomes come in batches of 500:",
-        ]
-        lines += ["", "| policy | events in the log | MB | of which arrays of the policy | the rest | seconds |"]
-        lines += ["|---|---|---|---|---|---|"]
-        for policy, rows in results["memory"].items():
-            for r in rows:
-                numbers = f"{r['megabytes']:.0f} | {r['policy']:.1f} | {r['megabytes'] - r['policy']:.0f}"
-                lines.append(f"| {policy} | {r['events']} | {numbers} | {r['seconds']:.0f} |")
-        lines += [
-            "",
-            "A tree keeps its samples, here 48 bytes each, because a leaf that splits deals them out anew; that is the",
-            "policy's, in the library as in the service. Decisions, ids and outcomes are looked up in the store.",
-        ]
+    parts: dict[str, Callable[[Any], list[str]]]
+    parts = {"load": _load_lines, "disturb": _disturb_lines, "memory": _memory_lines}
+    for part, describe in parts.items():
+        if part in results:
+            lines += ["", *describe(results[part])]
     return "\n".join(lines) + "\n"
+
+
+def _load_lines(runs: list[dict[str, Any]]) -> list[str]:
+    lines = [f"Decisions in a closed loop of {CONNECTIONS} connections; medians of {ROUNDS} rounds in turns.", ""]
+    lines += ["| store | who | per second | p50 ms | p99 ms | ratio |", "|---|---|---|---|---|---|"]
+    for run in runs:
+        for who, r in run["rows"].items():
+            ratio = f"{run['ratio']:.2f} (wanted: {run['wanted']})" if who == "service" else ""
+            numbers = f"{r['per_second']:.0f} | {r['p50']:.1f} | {r['p99']:.1f}"
+            lines.append(f"| {run['store']} | {who} | {numbers} | {ratio} |")
+    return [*lines, "", "The ratio is to the faster of the bare endpoints, which commit one row for each request."]
+
+
+def _disturb_lines(d: dict[str, Any]) -> list[str]:
+    lines = [
+        f"One caller on a log of {d['events']} events (SQLite), {DISTURBED:g} seconds alone, and as long while",
+        f"others export the log as CSV ({d['exports']} times) and read the front ({d['fronts']} times):",
+        "",
+        "| | p50 ms | p99 ms | longest ms |",
+        "|---|---|---|---|",
+    ]
+    for who in ("calm", "while reading"):
+        lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
+    return [*lines, "", "Wanted: at most 50 ms while reading."]
+
+
+def _memory_lines(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
+    lines = [
+        "Memory of writer, engine and store (SQLite). Decisions and outcomes come in batches of 500; one of the",
+        "two metrics has a window of 36 hours and a default, so the windows of all decisions stay open:",
+        "",
+        "| policy | events in the log | MB | of which arrays of the policy | the rest | seconds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for policy, rows in runs.items():
+        for r in rows:
+            numbers = f"{r['megabytes']:.0f} | {r['policy']:.1f} | {r['megabytes'] - r['policy']:.0f}"
+            lines.append(f"| {policy} | {r['events']} | {numbers} | {r['seconds']:.0f} |")
+    return [
+        *lines,
+        "",
+        "The arrays are what the policy has learned, in the library as in the service: a tree keeps its samples,",
+        "here 48 bytes each, because a leaf that splits deals them out anew. The service itself looks decisions, ids,",
+        "outcomes and open windows up in the store; the rest grows while caches of the database fill, then no more.",
+    ]
 
 
 def main() -> None:

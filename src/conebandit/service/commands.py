@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -84,7 +84,6 @@ def verify(
     ] = None,
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
-    from conebandit.service.client import Client, ClientError  # noqa: PLC0415
     from conebandit.service.verify import verify as verify_one  # noqa: PLC0415
 
     good = True
@@ -92,11 +91,7 @@ def verify(
         with opened.read() as session:
             ids = experiments or session.experiments()
         for id_ in ids:
-            try:
-                served = None if server is None else Client(server, key=api_key).state(id_)
-            except (ClientError, ValueError) as error:
-                typer.echo(f"{id_}: {error}", err=True)
-                raise typer.Exit(1) from None
+            served = None if server is None else _served_state(server, api_key, id_)
             with opened.read() as session:
                 report = verify_one(session, id_, served)
             good &= report.agrees
@@ -107,6 +102,18 @@ def verify(
                 typer.echo(f"  {problem}", err=True)
     if not good:
         raise typer.Exit(1)
+
+
+def _served_state(server: str, api_key: str | None, id_: str) -> dict[str, Any]:
+    """What a running service says of its state."""
+    from conebandit.service.client import Client, ClientError  # noqa: PLC0415
+
+    try:
+        with Client(server, key=api_key) as client:
+            return client.state(id_)
+    except (ClientError, ValueError) as error:
+        typer.echo(f"{id_}: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 @experiment.command("create")

@@ -167,7 +167,7 @@ class Experiment:
         arms = _names(given.get("arms"), "arms", most=MOST_ARMS)
         metrics = _metrics(given.get("metrics"))
         columns = _columns(given.get("context", []))
-        policy = dict(_table(given.get("policy", {}), "policy"))
+        policy = _policy(given.get("policy", {}))
         name = policy.pop("name", "ConeTree")
         if not isinstance(name, str):
             raise InvalidError(f"policy.name must be a string; got {_short(name)}.")
@@ -244,6 +244,11 @@ def as_arm_name(name: Any) -> str:
 
 
 # ---- the parts ------------------------------------------------------------------------------------------------------
+
+
+def _policy(given: Any) -> dict[str, Any]:
+    """A name, or a table of a name and settings."""
+    return {"name": given} if isinstance(given, str) else _table(given, "policy")
 
 
 def _metrics(given: Any) -> tuple[Metric, ...]:
