@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from conebandit.service import engine as engine_module
+from conebandit.service import state as state_module
 from conebandit.service import windows
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
@@ -266,6 +267,37 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         assert verify(session, "checkout").problems == (
             f"the snapshot at event {latest} is not the state that the log leads to.",
         )
+
+
+def test_a_snapshot_is_written_in_parts_and_given_up_when_a_correction_makes_it_untrue(run, store, monkeypatch):
+    monkeypatch.setattr(engine_module, "SNAPSHOT_EVERY", 20)
+    monkeypatch.setattr(state_module, "PART", 300)
+    for i in range(11):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i))
+    [pending] = run.engine.pending.values()
+    pending._thread.join()
+    run.ask("more")
+    with store.read() as session:
+        assert session.snapshots("checkout") == [], "not complete yet"
+        assert len(list(session.snapshot("checkout", pending.seq))) > 0, "and begun"
+    for i in range(40):
+        run.ask(f"m{i}")
+    with store.read() as session:
+        assert session.snapshots("checkout")[-1] == pending.seq
+        report = verify(session, "checkout")
+    assert (report.agrees, report.snapshots > 0) == (True, True)
+    while not run.engine.pending:
+        run.ask(f"n{len(run.events)}")
+    [pending] = run.engine.pending.values()
+    pending._thread.join()
+    run.ask("another")
+    run.tell("3", revenue=-1.0)
+    run.ask("after")
+    with store.read() as session:
+        assert session.snapshots("checkout") == []
+        assert list(session.snapshot("checkout", pending.seq)) == []
+        assert verify(session, "checkout").agrees
 
 
 def test_verify_notices_a_service_that_decided_from_another_state(run, store):

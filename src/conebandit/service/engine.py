@@ -13,6 +13,7 @@ from conebandit.service.errors import ConflictError, CorruptionError, InvalidErr
 from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import Served, make_policy
+from conebandit.service.snapshots import Pending
 from conebandit.service.state import Reports, State, catch_up, rebuild
 from conebandit.service.store import PAGE, Session
 
@@ -28,10 +29,12 @@ class Engine:
 
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
+        self.pending: dict[str, Pending] = {}  # snapshots that are being made
 
     def forget(self) -> None:
         """Drop all states: the next turn reads them from the store."""
         self.states.clear()
+        self.pending.clear()
 
 
 class Turn:
@@ -245,22 +248,36 @@ class Turn:
     # ---- the log ------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write what is not written yet, and a snapshot where one is due; then the transaction may commit."""
+        """Write what is not written yet, and a part of a snapshot where one is due; then the transaction may commit."""
         for experiment_id in self._current:
             self._write(experiment_id)
             state = self._engine.states[experiment_id]
             due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
-            if state.head.seq >= due and not state.stale:
-                self.snapshot(experiment_id)
+            if experiment_id in self._engine.pending:
+                self._go_on_keeping(experiment_id)
+            elif state.head.seq >= due and not state.stale:
+                state.kept = state.head.seq
+                if self._session.begin_snapshot(experiment_id, state.head.seq):
+                    self._engine.pending[experiment_id] = Pending(state)
+
+    def _go_on_keeping(self, experiment_id: str) -> None:
+        if self._engine.pending[experiment_id].step(self._session):
+            del self._engine.pending[experiment_id]
+            self._forget_old_snapshots(experiment_id)
 
     def snapshot(self, experiment_id: str) -> None:
-        """Keep the state, so that a start need not read the whole log."""
+        """Keep the state, so that a start need not read the whole log; at once."""
         state = self._fresh(experiment_id)
         self._write(experiment_id)
         self._session.save_snapshot(experiment_id, state.head.seq, state.to_parts())
         state.kept = state.head.seq
-        for seq in self._session.snapshots(experiment_id)[SNAPSHOTS_KEPT:]:
-            self._session.drop_snapshots(experiment_id, seq, seq)
+        self._forget_old_snapshots(experiment_id)
+
+    def _forget_old_snapshots(self, experiment_id: str) -> None:
+        """Those before the latest few, and those that nobody completed."""
+        kept = self._session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
+        if kept:
+            self._session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
 
     def _state(self, experiment_id: str) -> State:
         """The state at the head of the log, which is ours until the transaction ends; it may be stale."""

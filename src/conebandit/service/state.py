@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -150,19 +150,11 @@ class State:
 
     def to_parts(self) -> Iterator[bytes]:
         """The state in parts of bounded size, the last of them a checksum; :meth:`from_parts` reads it back."""
-        sum_ = blake2b(digest_size=16)
-        for part in self._parts():
-            sum_.update(part)
-            yield part
-        yield sum_.digest()
+        return in_parts(self.header(), saved(self.policy))
 
-    def _parts(self) -> Iterator[bytes]:
-        yield canonical({**self._plain(), "library": __version__}).encode()
-        with tempfile.TemporaryDirectory() as folder:
-            self.policy.save(Path(folder) / "policy")
-            with (Path(folder) / "policy").open("rb") as file:
-                while part := file.read(PART):
-                    yield part
+    def header(self) -> bytes:
+        """The first of these parts: everything but the policy."""
+        return canonical({**self._plain(), "library": __version__}).encode()
 
     @classmethod
     def from_parts(cls, experiment: Experiment, parts: Iterator[bytes]) -> State:
@@ -205,6 +197,24 @@ class State:
             sum_.update(f"{name} {array.dtype} {array.shape}".encode())
             sum_.update(np.ascontiguousarray(array).data)
         return sum_.hexdigest()
+
+
+def saved(policy: Served) -> BinaryIO:
+    """A policy as a file, which is gone when it is closed."""
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save(Path(folder) / "policy")
+        return (Path(folder) / "policy").open("rb")
+
+
+def in_parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """A header and a saved policy in parts of bounded size, and a checksum."""
+    sum_ = blake2b(header, digest_size=16)
+    yield header
+    with file:
+        while part := file.read(PART):
+            sum_.update(part)
+            yield part
+    yield sum_.digest()
 
 
 class Report(NamedTuple):

@@ -20,6 +20,8 @@ SCHEMA = (
         sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE INDEX IF NOT EXISTS events_of_decision
         ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
+    """CREATE TABLE IF NOT EXISTS snapshot_heads (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, complete BIGINT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE TABLE IF NOT EXISTS snapshot_parts (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, content {blob} NOT NULL,
         PRIMARY KEY (experiment, seq, part))""",
@@ -170,13 +172,29 @@ class Session:
     def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> None:
         """Keep a state; replaces one at the same position."""
         self.drop_snapshots(experiment, seq, seq)
-        sql = "INSERT INTO snapshot_parts (experiment, seq, part, content) VALUES (?, ?, ?, ?)"
+        self.begin_snapshot(experiment, seq)
         for number, content in enumerate(parts):
-            self._run(sql, (experiment, seq, number, content))
+            self.add_snapshot_part(experiment, seq, number, content)
+        self.complete_snapshot(experiment, seq)
+
+    def begin_snapshot(self, experiment: str, seq: int) -> bool:
+        """A snapshot is going to be kept; False if there is, or somebody makes, one of this position."""
+        sql = "INSERT INTO snapshot_heads (experiment, seq, complete) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+        return bool(self._run(sql, (experiment, seq)).rowcount == 1)
+
+    def add_snapshot_part(self, experiment: str, seq: int, number: int, content: bytes) -> bool:
+        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile."""
+        sql = """INSERT INTO snapshot_parts (experiment, seq, part, content)
+            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?"""
+        return bool(self._run(sql, (number, content, experiment, seq)).rowcount == 1)
+
+    def complete_snapshot(self, experiment: str, seq: int) -> None:
+        """All parts of a snapshot are there."""
+        self._run("UPDATE snapshot_heads SET complete = 1 WHERE experiment = ? AND seq = ?", (experiment, seq))
 
     def snapshots(self, experiment: str) -> list[int]:
-        """Positions of the snapshots, latest first."""
-        sql = "SELECT DISTINCT seq FROM snapshot_parts WHERE experiment = ? ORDER BY seq DESC"
+        """Positions of the snapshots that are complete, latest first."""
+        sql = "SELECT seq FROM snapshot_heads WHERE experiment = ? AND complete = 1 ORDER BY seq DESC"
         return [row[0] for row in self._run(sql, (experiment,))]
 
     def snapshot(self, experiment: str, seq: int) -> Iterator[bytes]:
@@ -190,8 +208,9 @@ class Session:
 
     def drop_snapshots(self, experiment: str, first: int, last: int = 2**62) -> None:
         """Forget the snapshots at positions ``first`` to ``last``."""
-        sql = "DELETE FROM snapshot_parts WHERE experiment = ? AND seq >= ? AND seq <= ?"
-        self._run(sql, (experiment, first, last))
+        for table in ("snapshot_heads", "snapshot_parts"):
+            sql = f"DELETE FROM {table} WHERE experiment = ? AND seq >= ? AND seq <= ?"
+            self._run(sql, (experiment, first, last))
 
     # ---- keys ---------------------------------------------------------------------------------------------------
 
