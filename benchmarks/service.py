@@ -63,6 +63,7 @@ FOUND = {
     "lost": "lost",
     "twice": "there twice",
     "recomputed": "decisions that `verify` made again",
+    "snapshots": "snapshots that it compared",
     "agrees": "`verify` and the state of every process agree",
     "fronts_differ": "processes that answer otherwise than the first",
     "seconds": "seconds",

@@ -25,6 +25,7 @@ class Found:
     lost: int  # acknowledged, and not in the log as it was acknowledged
     twice: int  # decisions or values that are in the log more than once
     recomputed: int  # decisions that verify made again
+    snapshots: int  # that it compared
     agrees: bool  # verify, and every process has the state that it rebuilt
     fronts_differ: int  # processes whose front or retried decision is not that of the first
     seconds: int
@@ -132,6 +133,7 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         lost=lost,
         twice=sum(count > 1 for count in times.values()),
         recomputed=report.recomputed,
+        snapshots=report.snapshots,
         agrees=report.agrees and all(state == served for state in states),
         fronts_differ=differ,
         seconds=seconds,

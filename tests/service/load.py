@@ -14,6 +14,14 @@ from collections.abc import Sequence
 import conebandit as cb
 from tests.service.databases import free_port
 
+# Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
+COMMAND = """
+from conebandit.service import engine, state
+engine.SNAPSHOT_EVERY, state.PART = 100, 200
+from conebandit.cli import main
+main()
+"""
+
 
 class Process:
     """``conebandit serve`` as a process of its own."""
@@ -24,7 +32,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "conebandit", "serve", "--store", self.address, "--port", str(self.port)]
+        command = [sys.executable, "-c", COMMAND, "serve", "--store", self.address, "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait_until_ready(self) -> None:
