@@ -388,7 +388,7 @@ def _memory_lines(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
         "",
         "The arrays are what the policy has learned, in the library as in the service: a tree keeps its samples,",
         "here 48 bytes each, because a leaf that splits deals them out anew. The service itself looks decisions, ids,",
-        "outcomes and open windows up in the store: with a policy of constant size it is flat once its caches are full.",
+        "outcomes and open windows up in the store: with a policy of constant size it is flat once caches are full.",
         "With the tree the rest moves by a few MB, because its arrays are copied when they grow and for snapshots.",
     ]
 
