@@ -8,6 +8,7 @@ import pytest
 
 from conebandit.service import engine as engine_module
 from conebandit.service import state as state_module
+from conebandit.service import verify as verify_module
 from conebandit.service import windows
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
@@ -336,6 +337,22 @@ def test_verify_leaves_out_decisions_whose_state_is_no_more(run, store):
     with store.read() as session:
         report = verify(session, "checkout")
     assert (report.agrees, report.decisions, report.recomputed) == (True, 32, 1)
+
+
+def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, store, monkeypatch):
+    for i in range(10):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i))
+    run.snapshot()
+    before = run.policy()
+    monkeypatch.setattr(state_module, "__version__", "99.0")
+    monkeypatch.setattr(verify_module, "__version__", "99.0")
+    with store.read() as session:
+        report = verify(session, "checkout")
+        state = rebuild(session, "checkout", session.head("checkout"))
+    assert (report.agrees, report.recomputed, report.snapshots) == (True, 0, 0)
+    assert state.kept == 0, "from the first event"
+    assert_same(state.policy, before)
 
 
 def test_every_change_of_the_log_is_found(run, store):
