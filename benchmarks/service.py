@@ -1,8 +1,8 @@
 """What the service costs: decisions per second and latency beside a bare endpoint that commits one row, and memory.
 
 ``python benchmarks/service.py load`` for SQLite and PostgreSQL (if its binaries are installed), ``... disturb`` for
-reading beside deciding, ``... memory`` for a million events. Everything runs on loopback, one load generator beside one
-server process, and is bounded in time.
+reading beside deciding, ``... memory`` for a million events, ``... crash`` for what is left after fifty kills.
+Everything runs on loopback, one load generator beside one server process, and is bounded in time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import argparse
 import asyncio
 import json
 import os
-import pwd
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -21,7 +19,8 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -33,13 +32,19 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import conebandit as cb
+from conebandit.service.engine import Turn
 from conebandit.service.experiment import Experiment
 from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts servers is shared with the tests
+from tests.service.crash import kill_the_database, kill_the_service
+from tests.service.databases import Postgres, binaries
+
 RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 16
 SECONDS = 4.0
+DISTURBED = 20.0  # seconds
 ROUNDS = 3
 WANTED = 0.6
 BATCH = 500
@@ -48,6 +53,20 @@ DECLARATION = {
     "arms": ["a", "b", "c", "d"],
     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 10}],
     "context": [{"name": "age", "low": 0, "high": 1}, {"name": "load", "low": 0, "high": 1}],
+}
+CRASH_CONTEXT = [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}]
+FOUND = {
+    "kills": "times",
+    "decisions": "decisions acknowledged",
+    "outcomes": "values acknowledged",
+    "events": "events in the log",
+    "lost": "lost",
+    "twice": "there twice",
+    "recomputed": "decisions that `verify` made again",
+    "snapshots": "snapshots that it compared",
+    "agrees": "`verify` and the state of every process agree",
+    "fronts_differ": "processes that answer otherwise than the first",
+    "seconds": "seconds",
 }
 BODY = json.dumps({"context": {"age": 0.25, "load": 0.5}}).encode()
 
@@ -121,8 +140,8 @@ def running(*arguments: str) -> Iterator[tuple[int, int]]:
 
 async def _connection(port: int, path: str, body: bytes, until: float, latencies: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    request = head.encode() + body
+    head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    request = "\r\n".join([*head, f"Content-Length: {len(body)}", "", ""]).encode() + body
     while time.perf_counter() < until:
         start = time.perf_counter()
         writer.write(request)
@@ -191,23 +210,35 @@ def disturb(address: str, events: int = 40_000) -> dict[str, Any]:
     path = "/experiments/bench/decisions"
     with running(*_service(address)) as (port, _):
         _teach(port, events)
-        calm = load(port, path, connections=1)
-        stop = threading.Event()
+        calm = load(port, path, connections=1, seconds=DISTURBED)
+        # Readers in a process of their own: in this one they would keep the caller waiting, not the service.
+        reader = subprocess.Popen([sys.executable, __file__, "read", "--port", str(port)], stdout=subprocess.PIPE)
+        time.sleep(2.0)
+        busy = load(port, path, connections=1, seconds=DISTURBED)
+        exports, fronts = map(int, reader.communicate()[0].split())
+    return {"events": events, "exports": exports, "fronts": fronts, "calm": calm, "while reading": busy}
 
-        def read(what: str) -> None:
-            while not stop.is_set():
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/experiments/bench/{what}", timeout=60).read()
-                time.sleep(0.01)
 
-        context = "%7B%22age%22:0.5,%22load%22:0.5%7D"
-        readers = [threading.Thread(target=read, args=(w,)) for w in ("export?format=csv", f"front?context={context}")]
-        for reader in readers:
-            reader.start()
-        busy = load(port, path, connections=1)
-        stop.set()
-        for reader in readers:
-            reader.join()
-    return {"events": events, "calm": calm, "while reading": busy}
+def read(port: int, seconds: float) -> tuple[int, int]:
+    """Export the log and read the front, each again and again; how often."""
+    until, reads = time.monotonic() + seconds, Counter[str]()
+
+    def again_and_again(what: str) -> None:
+        while time.monotonic() < until:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/experiments/bench/{what}", timeout=60) as answer:
+                while answer.read(1 << 16):
+                    pass
+            reads[what.partition("?")[0]] += 1
+            time.sleep(0.01)
+
+    context = "%7B%22age%22:0.5,%22load%22:0.5%7D"
+    whats = ("export?format=csv", f"front?context={context}")
+    readers = [threading.Thread(target=again_and_again, args=(what,)) for what in whats]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    return reads["export"], reads["front"]
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------
@@ -223,17 +254,25 @@ def memory(events: int, policy: str, address: str) -> list[dict[str, Any]]:
     """Memory of writer, engine and store while events come in batches; without HTTP, which keeps nothing."""
     rng, rows = np.random.default_rng(0), []
     writer = Writer(open_store(address))
-    declared = Experiment.from_dict({**DECLARATION, "policy": {"name": policy}})
-    before = writer.submit("bench", lambda turn: turn.create(declared)).result()["events"]
+    latency = {"name": "latency", "direction": "min", "worst": 10, "window": "36h", "default": 10}
+    metrics = [{"name": "revenue"}, latency]  # with windows that stay open
+    declared = Experiment.from_dict({**DECLARATION, "metrics": metrics, "policy": {"name": policy}})
+    writer.submit("bench", lambda turn: turn.create(declared)).result()
     start = time.perf_counter()
     for done in range(0, events + 1, 2 * BATCH):
-        if done % (events // 5) == 0:
-            spent = time.perf_counter() - start
-            rows.append({"events": before - before % 1000 + done, "megabytes": _resident(), "seconds": spent})
+        if done % (events // 10) == 0:
+            resident, spent = _resident(), time.perf_counter() - start
+            arrays = sum(a.nbytes for a in writer.submit("bench", _policy_arrays).result()) / 2**20
+            rows.append({"events": done, "megabytes": resident, "policy": arrays, "seconds": spent})
         if done < events:
             _batch(writer, rng)
     writer.close()
     return rows
+
+
+def _policy_arrays(turn: Turn) -> list[Any]:
+    """What the policy has learned: the arrays of its state, as far as they are in use."""
+    return list(turn.policy("bench").state().values())
 
 
 def _batch(writer: Writer, rng: np.random.Generator) -> None:
@@ -244,37 +283,49 @@ def _batch(writer: Writer, rng: np.random.Generator) -> None:
     writer.submit("bench", lambda turn: turn.report("bench", told)).result()
 
 
+# ---- crashes --------------------------------------------------------------------------------------------------------
+
+
+def crash(kills: int) -> None:
+    """Kill the service on SQLite, and PostgreSQL under four services, while decisions and outcomes come in."""
+    declared = {**DECLARATION, "id": "checkout", "policy": {"name": "LinearParetoUCB"}, "context": CRASH_CONTEXT}
+    with tempfile.TemporaryDirectory() as folder, postgres() as server:
+        found = [("the service (SQLite, one process)", kill_the_service(Path(folder), declared, kills))]
+        if server:
+            what = "the database (PostgreSQL, four processes; every fifth time one of those, too)"
+            found.append((what, kill_the_database(server, declared, kills)))
+    lines = [
+        "# Killed at random moments",
+        "",
+        f"Made by `python benchmarks/service.py crash --kills {kills}`.",
+        "",
+        "Four callers decide and report without a pause. SIGKILL strikes while they are being answered; they try again",
+        "with the same ids until they are.",
+        "",
+        f"| killed | {' | '.join(what for what, _ in found)} |",
+        "|---|" + "---|" * len(found),
+    ]
+    for name, words in FOUND.items():
+        lines.append(f"| {words} | {' | '.join(str(getattr(f, name)) for _, f in found)} |")
+    page = "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+    (RESULTS / "crash.md").write_text(page)
+    print(page)
+
+
 # ---- everything -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def postgres() -> Iterator[str | None]:
+def postgres() -> Iterator[Postgres | None]:
     """A PostgreSQL server in a temporary folder; None if it is not installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
+    if binaries() is None:
         yield None
         return
-    folder = Path(tempfile.mkdtemp())
-    as_postgres = []
-    if os.getuid() == 0:
-        user = pwd.getpwnam("postgres")
-        os.chown(folder, user.pw_uid, user.pw_gid)
-        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
-
-    def run(program: str, *options: str) -> None:
-        command = [*as_postgres, str(found[-1] / program), "-D", f"{folder}/data", *options]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    run("initdb", "-A", "trust", "-U", "postgres")
-    run("pg_ctl", "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1", "-l", f"{folder}/log", "-w", "start")
+    server = Postgres()
     try:
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        yield server
     finally:
-        run("pg_ctl", "-m", "fast", "-w", "stop")
-        shutil.rmtree(folder)
+        server.stop()
 
 
 def _write(part: str, value: Any) -> None:
@@ -288,62 +339,91 @@ def _write(part: str, value: Any) -> None:
 
 def _page(results: dict[str, Any]) -> str:
     lines = ["# What the service costs", "", "Made by `python benchmarks/service.py`, on loopback, one server process."]
-    if "load" in results:
-        lines += [
-            "",
-            f"Decisions in a closed loop of {CONNECTIONS} connections; medians of {ROUNDS} rounds in turns.",
-            "",
-        ]
-        lines += ["| store | who | per second | p50 ms | p99 ms | ratio |", "|---|---|---|---|---|---|"]
-        for run in results["load"]:
-            for who, r in run["rows"].items():
-                ratio = f"{run['ratio']:.2f} (wanted: {run['wanted']})" if who == "service" else ""
-                numbers = f"{r['per_second']:.0f} | {r['p50']:.1f} | {r['p99']:.1f}"
-                lines.append(f"| {run['store']} | {who} | {numbers} | {ratio} |")
-        lines += ["", "The ratio is to the faster of the bare endpoints, which commit one row for each request."]
-    if "disturb" in results:
-        d = results["disturb"]
-        lines += [
-            "",
-            f"One caller on a log of {d['events']} events (SQLite), while others export it and read the front:",
-        ]
-        lines += ["", "| | p50 ms | p99 ms | longest ms |", "|---|---|---|---|"]
-        for who in ("calm", "while reading"):
-            lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
-    if "memory" in results:
-        lines += ["", "Memory of writer, engine and store (SQLite) while events come in batches:"]
-        lines += ["", "| process | policy | events in the log | MB | seconds |", "|---|---|---|---|---|"]
-        for i, run in enumerate(results["memory"], start=1):
-            for r in run["rows"]:
-                numbers = f"{r['events']} | {r['megabytes']:.0f} | {r['seconds']:.0f}"
-                lines.append(f"| {i} | {run['policy']} | {numbers} |")
+    parts: dict[str, Callable[[Any], list[str]]]
+    parts = {"load": _load_lines, "disturb": _disturb_lines, "memory": _memory_lines}
+    for part, describe in parts.items():
+        if part in results:
+            lines += ["", *describe(results[part])]
     return "\n".join(lines) + "\n"
+
+
+def _load_lines(runs: list[dict[str, Any]]) -> list[str]:
+    lines = [f"Decisions in a closed loop of {CONNECTIONS} connections; medians of {ROUNDS} rounds in turns.", ""]
+    lines += ["| store | who | per second | p50 ms | p99 ms | ratio |", "|---|---|---|---|---|---|"]
+    for run in runs:
+        for who, r in run["rows"].items():
+            ratio = f"{run['ratio']:.2f} (wanted: {run['wanted']})" if who == "service" else ""
+            numbers = f"{r['per_second']:.0f} | {r['p50']:.1f} | {r['p99']:.1f}"
+            lines.append(f"| {run['store']} | {who} | {numbers} | {ratio} |")
+    return [*lines, "", "The ratio is to the faster of the bare endpoints, which commit one row for each request."]
+
+
+def _disturb_lines(d: dict[str, Any]) -> list[str]:
+    lines = [
+        f"One caller on a log of {d['events']} events (SQLite), {DISTURBED:g} seconds alone, and as long while",
+        f"others export the log as CSV ({d['exports']} times) and read the front ({d['fronts']} times):",
+        "",
+        "| | p50 ms | p99 ms | longest ms |",
+        "|---|---|---|---|",
+    ]
+    for who in ("calm", "while reading"):
+        lines.append(f"| {who} | {d[who]['p50']:.1f} | {d[who]['p99']:.1f} | {d[who]['longest']:.1f} |")
+    return [*lines, "", "Wanted: at most 50 ms while reading."]
+
+
+def _memory_lines(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
+    lines = [
+        "Memory of writer, engine and store (SQLite). Decisions and outcomes come in batches of 500; one of the",
+        "two metrics has a window of 36 hours and a default, so the windows of all decisions stay open:",
+        "",
+        "| policy | events in the log | MB | of which arrays of the policy | the rest | seconds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for policy, rows in runs.items():
+        for r in rows:
+            numbers = f"{r['megabytes']:.0f} | {r['policy']:.1f} | {r['megabytes'] - r['policy']:.0f}"
+            lines.append(f"| {policy} | {r['events']} | {numbers} | {r['seconds']:.0f} |")
+    return [
+        *lines,
+        "",
+        "The arrays are what the policy has learned, in the library as in the service: a tree keeps its samples,",
+        "here 48 bytes each, because a leaf that splits deals them out anew. The service itself looks decisions, ids,",
+        "outcomes and open windows up in the store: with a policy of constant size it is flat once caches are full.",
+        "With the tree the rest moves by a few MB, because its arrays are copied when they grow and for snapshots.",
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "disturb", "memory", "bare"])
-    parser.add_argument("--store", default="", help="memory: go on with this log and add to the results")
+    parser.add_argument("what", choices=["load", "disturb", "memory", "crash", "bare", "read"])
+    parser.add_argument("--store", default="", help="bare: where to commit")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--policy", default="ConeTree")
+    parser.add_argument("--kills", type=int, default=50)
     given = parser.parse_args()
     if given.what == "bare":
         bare(given.store, given.port, given.threads)
-    elif given.what == "load":
-        with tempfile.TemporaryDirectory() as folder, postgres() as address:
-            stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": address} if address else {})
+        return
+    if given.what == "read":
+        print(*read(given.port, DISTURBED + 4.0))
+        return
+    if given.what == "load":
+        with tempfile.TemporaryDirectory() as folder, postgres() as server:
+            stores = {"SQLite": f"{folder}/log.db"} | ({"PostgreSQL": server.address} if server else {})
             _write("load", [compare(name, where) for name, where in stores.items()])
+    elif given.what == "crash":
+        crash(given.kills)
+        return
     elif given.what == "disturb":
         with tempfile.TemporaryDirectory() as folder:
             _write("disturb", disturb(f"{folder}/log.db"))
     else:
         path = RESULTS / "service.json"
-        earlier = json.loads(path.read_text()).get("memory", []) if given.store and path.exists() else []
+        earlier = json.loads(path.read_text()).get("memory", {}) if path.exists() else {}
         with tempfile.TemporaryDirectory() as folder:
-            rows = memory(given.events, given.policy, given.store or f"{folder}/log.db")
-        _write("memory", [*earlier, {"policy": given.policy, "rows": rows}])
+            _write("memory", earlier | {given.policy: memory(given.events, given.policy, f"{folder}/log.db")})
     print((RESULTS / "service.md").read_text())
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -17,25 +15,13 @@ from rich.table import Table
 
 from conebandit import __version__
 from conebandit.reproduce.table import Entry, gap_table
-
-if TYPE_CHECKING:
-    from conebandit.service.store import Store
+from conebandit.service import commands as service
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
 reproduce = typer.Typer(invoke_without_command=True, help="Reproduce the paper's tables and figures.")
 app.add_typer(reproduce, name="reproduce")
-experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
-app.add_typer(experiment, name="experiment")
-key = typer.Typer(no_args_is_help=True, help="API keys of the service.")
-app.add_typer(key, name="key")
 
 Folder = Annotated[Path, typer.Option("--to", help="Folder for figures and data; made if it is missing.")]
-
-StoreAddress = Annotated[
-    str,
-    typer.Option("--store", envvar="CONEBANDIT_STORE", help="A path (SQLite) or an address postgresql://..."),
-]
-STORE = "conebandit.db"
 
 
 class _HasName(Protocol):
@@ -226,167 +212,7 @@ def theory(
         console.print(f"Look at {path}", soft_wrap=True)
 
 
-# ---- the service ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _store(where: str) -> Iterator[Store]:
-    """The store; what it or the service refuses is printed without a stack trace."""
-    from conebandit.service.errors import ServiceError  # noqa: PLC0415
-    from conebandit.service.store import open_store  # noqa: PLC0415
-
-    try:
-        store = open_store(where)
-        try:
-            yield store
-        finally:
-            store.close()
-    except ServiceError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-
-
-@app.command()
-def serve(
-    store: StoreAddress = STORE,
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
-) -> None:
-    """Serve decisions over HTTP (docs/service.md)."""
-    from conebandit.service.errors import ServiceError  # noqa: PLC0415
-
-    try:
-        from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
-    except ModuleNotFoundError as error:
-        typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(f"Serving on http://{host}:{port} (its pages: /docs); stop with Ctrl-C.")
-    try:
-        server.serve(store, host, port)
-    except (ServiceError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-
-
-@app.command()
-def verify(
-    experiments: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
-    store: StoreAddress = STORE,
-) -> None:
-    """Rebuild each experiment from its first event and compare with what is served, bit for bit."""
-    from conebandit.service import engine  # noqa: PLC0415
-
-    with _store(store) as opened, opened.read() as session:
-        good = True
-        for id_ in experiments or session.experiments():
-            report = engine.verify(session, id_)
-            good &= report["agrees"]
-            verdict = "agrees" if report["agrees"] else "A SNAPSHOT DISAGREES WITH THE LOG"
-            typer.echo(f"{id_}: {report['events']} events, state {report['state']}, {verdict}")
-    if not good:
-        raise typer.Exit(1)
-
-
-@experiment.command("create")
-def create_experiment(
-    declaration: Annotated[Path, typer.Argument(help="A .toml or .json file.")], store: StoreAddress = STORE
-) -> None:
-    """Begin the experiment that a file declares."""
-    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
-    from conebandit.service.experiment import Experiment  # noqa: PLC0415
-
-    with _store(store) as opened:
-        declared = Experiment.from_file(declaration)
-        with opened.write() as session:
-            turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
-            turn.create(declared)
-            turn.finish()
-    typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
-
-
-@experiment.command("list")
-def list_experiments(store: StoreAddress = STORE) -> None:
-    """Ids of all experiments and the length of their logs."""
-    with _store(store) as opened, opened.read() as session:
-        for id_ in session.experiments():
-            head = session.head(id_)
-            typer.echo(f"{id_}: {0 if head is None else head.seq} events")
-
-
-@experiment.command("show")
-def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
-    """Declaration, arms, mode and length of the log, as JSON."""
-    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
-
-    with _store(store) as opened, opened.write() as session:
-        typer.echo(json.dumps(Turn(Engine(), session, 0).describe(id_), indent=2))
-
-
-@experiment.command("export")
-def export_experiment(
-    id_: Annotated[str, typer.Argument(metavar="ID")],
-    to: Annotated[Path, typer.Option("--to", help="A file: .jsonl (the log, to be imported), .csv or .parquet.")],
-    store: StoreAddress = STORE,
-) -> None:
-    """Write a log, or its decisions with their outcomes, to a file."""
-    from conebandit.service.tables import export  # noqa: PLC0415
-
-    with _store(store) as opened:
-        parts = export(opened, id_, to.suffix.removeprefix("."))
-        part = to.with_name(to.name + ".part")
-        with part.open("wb") as file:
-            file.writelines(parts)
-        part.replace(to)
-    typer.echo(to)
-
-
-@experiment.command("import")
-def import_experiment(
-    log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
-) -> None:
-    """Read a log that was exported; every event is checked, and nothing is overwritten."""
-    from conebandit.service.engine import restore  # noqa: PLC0415
-    from conebandit.service.events import from_lines  # noqa: PLC0415
-
-    with (
-        _store(store) as opened,
-        log.open(encoding="utf-8", newline="\n") as file,
-        opened.write() as session,
-    ):
-        typer.echo(restore(session, from_lines(file)))
-
-
-@key.command("create")
-def create_key(
-    name: Annotated[str, typer.Argument(help="What it is for.")],
-    scope: Annotated[list[str], typer.Option("--scope", help="decide, report, read or admin; repeat for several.")],
-    store: StoreAddress = STORE,
-) -> None:
-    """Make an API key and print it; it is shown this once and stored as a hash."""
-    from conebandit.service import keys  # noqa: PLC0415
-
-    with _store(store) as opened, opened.write() as session:
-        made = keys.create_key(session, name, scope)
-    typer.echo(made)
-
-
-@key.command("list")
-def list_keys(store: StoreAddress = STORE) -> None:
-    """Id, name, scopes and date of every API key."""
-    with _store(store) as opened, opened.read() as session:
-        for row in session.api_keys():
-            typer.echo(f"{row.id}  {row.scopes}  {row.created}  {row.name}")
-
-
-@key.command("revoke")
-def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
-    """Make an API key worthless, within a second."""
-    with _store(store) as opened, opened.write() as session:
-        found = session.remove_key(id_)
-    if not found:
-        typer.echo(f"there is no key {id_!r}.", err=True)
-        raise typer.Exit(1)
-    typer.echo(f"{id_} is revoked")
+service.add_to(app)
 
 
 def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:

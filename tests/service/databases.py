@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -34,7 +35,7 @@ class Postgres:
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-        self._run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        self.run("initdb", "-D", self.data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
         self.start()
 
     @property
@@ -43,15 +44,21 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
-        self._run("pg_ctl", "-D", self.data, "-o", options, "-l", self.folder / "log", "-w", "-t", "60", "start")
+        self.run("pg_ctl", "-D", self.data, "-o", options, "-l", self.folder / "log", "-w", "-t", "60", "start")
 
     def kill(self) -> None:
-        """SIGKILL to the server's own process, by its id; its children notice and end."""
-        pid = int((self.data / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, 9)
+        """SIGKILL to the server's own process and to each of its children, by their ids: nobody can tidy up."""
+        server = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        os.kill(server, signal.SIGKILL)
+        for child in children:
+            try:
+                os.kill(int(child), signal.SIGKILL)
+            except ProcessLookupError:
+                continue  # it ended by itself
 
     def restart(self) -> None:
-        for _ in range(40):  # the children of the killed server may need a moment to let go of its memory
+        for _ in range(40):  # the killed processes may need a moment to let go of their memory
             try:
                 self.start()
                 return
@@ -60,15 +67,21 @@ class Postgres:
         raise RuntimeError((self.folder / "log").read_text()[-2000:])
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        self.run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def fresh_database(self, name: str) -> str:
         """A new, empty database; its address."""
-        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", name)
+        self.run("createdb", *self.connection, name)
         return self.address.removesuffix("postgres") + name
 
-    def _run(self, program: str, *args: object) -> None:
+    @property
+    def connection(self) -> tuple[str, ...]:
+        """Options of PostgreSQL's programs."""
+        return ("-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres")
+
+    def run(self, program: str, *args: object) -> None:
+        """Run one of PostgreSQL's programs."""
         as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
         subprocess.run(
             [*as_postgres, self.bin / program, *map(str, args)],

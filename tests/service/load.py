@@ -1,4 +1,4 @@
-"""Service processes that are killed, a load that goes on all the while, and what must be true afterwards."""
+"""Service processes, and a load of decisions and outcomes that remembers what was acknowledged."""
 
 import os
 import random
@@ -9,26 +9,33 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 
 import conebandit as cb
-from conebandit.service.engine import verify
-from conebandit.service.store import open_store
 from tests.service.databases import free_port
+
+# Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
+COMMAND = """
+from conebandit.service import engine, state
+engine.SNAPSHOT_EVERY, state.PART = 100, 200
+from conebandit.cli import main
+main()
+"""
 
 
 class Process:
     """``conebandit serve`` as a process of its own."""
 
-    def __init__(self, address):
+    def __init__(self, address: str) -> None:
         self.address, self.port = address, free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
-    def start(self):
-        command = [sys.executable, "-m", "conebandit", "serve", "--store", self.address, "--port", str(self.port)]
+    def start(self) -> None:
+        command = [sys.executable, "-c", COMMAND, "serve", "--store", self.address, "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def wait_until_ready(self):
+    def wait_until_ready(self) -> None:
         for _ in range(600):
             try:
                 urllib.request.urlopen(self.url + "/healthz", timeout=5).close()
@@ -38,11 +45,11 @@ class Process:
                 time.sleep(0.05)
         raise TimeoutError(self.url)
 
-    def kill(self):
+    def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def stop(self):
+    def stop(self) -> None:
         self.process.terminate()
         assert self.process.wait(timeout=30) in (0, -signal.SIGTERM)
 
@@ -50,25 +57,44 @@ class Process:
 class Load:
     """Threads that decide and report until stopped, and remember what was acknowledged."""
 
-    def __init__(self, urls, threads=4):
-        self.acknowledged = {}  # id to (arm, values)
+    def __init__(self, urls: Sequence[str], threads: int = 4) -> None:
+        self.acknowledged: dict[str, tuple[str, dict[str, float]]] = {}  # id to arm and values
+        self.failures: list[BaseException] = []
+        self.started = time.monotonic()
         self._urls = urls
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(k,)) for k in range(threads)]
         for thread in self._threads:
             thread.start()
 
-    def stop(self):
+    def go_on_for(self, more: int) -> None:
+        """Wait until some more decisions have been acknowledged: whoever is killed next is at work."""
+        wanted, end = len(self.acknowledged) + more, time.monotonic() + 60
+        while len(self.acknowledged) < wanted and not self.failures and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def stop(self) -> None:
         self._stop.set()
         for thread in self._threads:
             thread.join()
 
-    def _run(self, k):
-        rng = random.Random(k)
+    def _run(self, k: int) -> None:
         clients = [cb.Client(url, retries=100, timeout=10) for url in self._urls]
+        try:
+            self._go_on(k, clients)
+        except BaseException as error:
+            self.failures.append(error)
+        for client in clients:
+            client.close()
+
+    def _go_on(self, k: int, clients: list[cb.Client]) -> None:
+        rng = random.Random(k)
         i = 0
         while not self._stop.is_set():
-            context = {"age": rng.uniform(18, 98), "device": rng.choice(["phone", "desk"])}
+            context: dict[str, float | str | None] = {
+                "age": rng.uniform(18, 98),
+                "device": rng.choice(["phone", "desk"]),
+            }
             id_, i = f"t{k}-{i}", i + 1
             assignment = rng.choice(clients).decide("checkout", context, id=id_)
             self.acknowledged[id_] = (assignment.arm, {})
@@ -77,31 +103,5 @@ class Load:
                 rng.choice(clients).report("checkout", id_, {name: values[name]})
                 self.acknowledged[id_][1][name] = values[name]
             if rng.random() < 0.05:
-                assert rng.choice(clients).decide("checkout", context, id=id_) == assignment
-        for client in clients:
-            client.close()
-
-
-def check(address, acknowledged):
-    """Everything that was acknowledged is in the log, nothing twice, and the log leads to the state."""
-    store = open_store(address)
-    with store.read() as session:
-        report = verify(session, "checkout")
-        events = session.events("checkout", limit=10**7)
-    store.close()
-    assert report["agrees"]
-    decided = [e for e in events if e.kind == "decided"]
-    arms = {e.decision: e.body["arm"] for e in decided}
-    assert len(arms) == len(decided), "a decision is there twice"
-    values = {}
-    for event in events:
-        if event.kind == "reported":
-            for name, value in event.body["values"].items():
-                assert (event.decision, name) not in values, "an outcome is there twice"
-                values[event.decision, name] = value
-    assert acknowledged
-    for id_, (arm, reported) in acknowledged.items():
-        assert arms[id_] == arm
-        for name, value in reported.items():
-            assert values[id_, name] == value
-    return report
+                again = rng.choice(clients).decide("checkout", context, id=id_)
+                assert again == assignment, f"{again} is not {assignment}"

@@ -111,6 +111,8 @@ BAD = [
     ("POST", E, declared(arms=["a", "a"]), 422, "'a' is there twice"),
     ("POST", E, declared(arms=["a", "\n"]), 422, "a name has 1 to 64 letters"),
     ("POST", E, declared(arms=[f"a{i}" for i in range(201)]), 422, "1 to 200 names"),
+    ("POST", E, declared(arms=["a", "\u212b"]), 422, r"write the name '\u212b' as '\xc5'"),
+    ("POST", E, declared(arms=["a", "\u202egnp"]), 422, "a name has 1 to 64 letters"),
     ("POST", E, declared(metrics=[]), 422, "metrics must be a list of 1 to 16"),
     ("POST", E, declared(metrics=[{"name": f"m{i}"} for i in range(17)]), 422, "1 to 16 tables"),
     ("POST", E, declared(metrics=[{"name": "m", "direction": "min"}]), 422, "needs 'worst'"),
@@ -175,7 +177,7 @@ BAD = [
     ("POST", R, b'{"id": "known", "values": {"revenue": -Infinity}}', 422, "must be a number"),
     ("POST", "/experiments/checkout/arms", {}, 422, "either 'add' or 'retire'"),
     ("POST", "/experiments/checkout/arms", {"add": "a", "retire": "b"}, 422, "either 'add' or 'retire'"),
-    ("POST", "/experiments/checkout/arms", {"add": "\x00"}, 422, "arm must be a name"),
+    ("POST", "/experiments/checkout/arms", {"add": "\x00"}, 422, "arm: a name has 1 to 64"),
     ("POST", "/experiments/checkout/arms", {"retire": "nobody"}, 404, "no arm 'nobody'"),
     ("POST", "/experiments/checkout/arms", {"retire": "old"}, 409, "baseline"),
     ("POST", "/experiments/checkout/mode", {"mode": "on"}, 422, "'live', 'shadow' or 'off'"),
@@ -253,6 +255,62 @@ def test_it_does_not_listen_to_others_without_keys(tmp_path):
         serve(str(tmp_path / "log.db"), host="0.0.0.0", port=0)
 
 
+def test_without_keys_pages_of_others_may_not_ask(sqlite_client, sqlite_address, monkeypatch):
+    host = sqlite_client.base_url.netloc.decode()
+    for headers, status in [
+        ({"host": host}, 200),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "[::1]"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": "["}, 403),
+        ({"host": host, "origin": f"http://{host}"}, 200),
+        ({"host": host, "origin": "http://evil.example"}, 403),
+        ({"host": host, "origin": "null"}, 403),
+    ]:
+        assert sqlite_client.get("/experiments", headers=headers).status_code == status, headers
+        assert sqlite_client.post(D, json={"context": CONTEXT}, headers=headers).status_code == status, headers
+    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    store = open_store(sqlite_address)
+    with store.write() as session:
+        key = keys.create_key(session, "k", ["admin"])
+    store.close()
+    headers = {"host": "conebandit.example", "x-api-key": key}
+    assert sqlite_client.get("/experiments", headers=headers).status_code == 200, "a key is enough, behind any name"
+
+
+def test_a_body_that_comes_in_pieces_is_limited_too(sqlite_client):
+    def pieces(count):
+        for _ in range(count):
+            yield b" " * 65536
+
+    headers = {"content-type": "application/json"}
+    reply = sqlite_client.post(D, content=pieces(4 + api.MOST_BYTES // 65536), headers=headers)
+    assert reply.status_code == 413
+    assert sqlite_client.post(D, json={"context": CONTEXT}).status_code == 200, "and it goes on"
+
+
+def test_a_table_holds_no_formulas(sqlite_client, sqlite_address):
+    level = {"name": "device", "levels": ["phone"], "unknown": "zeros"}
+    declared = {"id": "open", "arms": ["a"], "metrics": METRIC, "context": [level], "policy": {"name": "ParetoUCB1"}}
+    sqlite_client.post("/experiments", json=declared)
+    empty = sqlite_client.get("/experiments/open/export?format=csv").text
+    assert empty.startswith("id,at,mode,arm,propensity,active,choice,choice_propensity,policy_version,context.device")
+    parquet = sqlite_client.get("/experiments/open/export?format=parquet").content
+    assert polars.read_parquet(io.BytesIO(parquet)).is_empty()
+    evil = ["=cmd()", "+1", "-1", "@x", "\tx", "\ud800", "plain"]
+    for i, text in enumerate(evil):
+        body = {"id": f"={i}", "context": {"device": text}}
+        headers = {"content-type": "application/json"}
+        reply = sqlite_client.post("/experiments/open/decisions", content=json.dumps(body), headers=headers)
+        assert reply.status_code == 200
+    rows = list(csv.DictReader(io.StringIO(sqlite_client.get("/experiments/open/export?format=csv").text)))
+    assert [r["id"] for r in rows] == [f"'={i}" for i in range(7)]
+    assert [r["context.device"] for r in rows] == ["'=cmd()", "'+1", "'-1", "'@x", "'\tx", "\\ud800", "plain"]
+    table = polars.read_parquet(io.BytesIO(sqlite_client.get("/experiments/open/export?format=parquet").content))
+    assert table["context.device"].to_list() == [*evil[:5], "\\ud800", "plain"]
+
+
 def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
     def broken(*_):
         raise RuntimeError("SELECT secret FROM inside")
@@ -274,3 +332,5 @@ def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
     assert len(schema["paths"]) == 14
     assert "tradeoffs" in json.dumps(schema["paths"]["/experiments"]["post"])
+    for form in ("DecisionRequest", "DecisionReply", "Outcome", "OutcomeReply", "ModeChange"):
+        assert "examples" in json.dumps(schema["components"]["schemas"][form]), form

@@ -8,12 +8,14 @@ import pytest
 from typer.testing import CliRunner
 
 from conebandit.cli import app
+from conebandit.service.client import Client
+from conebandit.service.server import serving
 
 TOML = """
 id = "checkout"
 arms = ["old", "new"]
 cone = { tradeoffs = ["one unit of revenue is worth at most 50 of latency"] }
-policy = { name = "ParetoUCB1" }
+policy = "ParetoUCB1"
 
 [[metrics]]
 name = "revenue"
@@ -50,6 +52,21 @@ def test_experiments(run, tmp_path):
     other = ("--store", tmp_path / "other.db")
     assert run("experiment", "import", tmp_path / "a.jsonl", *other).output == "checkout\n"
     assert "agrees" in run("verify", "checkout", *other).output
+
+
+def test_verify_asks_a_running_service(run, tmp_path):
+    (tmp_path / "e.toml").write_text(TOML)
+    run("experiment", "create", tmp_path / "e.toml")
+    with serving(str(tmp_path / "log.db")) as url:
+        with Client(url) as client:
+            client.decide("checkout", {"age": 40})
+        good = run("verify", "--server", url)
+        wrong = run("verify", "--server", url, "--store", tmp_path / "other.db", "checkout")
+    assert "2 events, 1 of 1 decisions and 0 snapshots compared" in good.output
+    assert good.output.endswith("agrees\n")
+    assert wrong.exit_code == 1
+    assert "no experiment 'checkout'" in wrong.output
+    assert "cannot be reached" in run("verify", "--server", url).output
 
 
 def test_what_is_refused_is_said_without_a_stack_trace(run, tmp_path):

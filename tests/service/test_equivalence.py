@@ -8,10 +8,10 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
-from conebandit.service.engine import verify
 from conebandit.service.server import serving
 from conebandit.service.state import rebuild
 from conebandit.service.store import open_store
+from conebandit.service.verify import verify
 from tests.service.plain_fold import plain_fold
 from tests.service.test_engine import assert_same
 
@@ -54,7 +54,7 @@ def test_http_and_library_agree(address, declaration):
     with store.read() as session:
         events = session.events("checkout", limit=10**6)
         state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        assert verify(session, "checkout")["agrees"]
+        assert verify(session, "checkout").agrees
     store.close()
     kinds = [e.kind for e in events]
     assert kinds.count("decided") == 240
@@ -81,6 +81,7 @@ def test_the_client_says_what_is_wrong(tmp_path, declaration):
         assert client.explain("checkout", phone)["policy"] == "LinearParetoUCB"
         assert client.events("checkout", after=1)["events"][0]["kind"] == "decided"
         assert client.shift("checkout")["alarm"] is None
+        assert client.export("checkout").startswith(b"id,at,mode,arm")
         assert client.add_arm("checkout", "x")["arms"][-1]["name"] == "x"
         assert client.retire_arm("checkout", "x")["arms"][-1]["active"] is False
         assert client.set_mode("checkout", "off")["mode"] == "off"

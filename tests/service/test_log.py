@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 
-from conebandit.service.engine import Engine, Turn, restore, verify
+from conebandit.service.engine import Engine, Turn, restore
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError
 from conebandit.service.events import from_lines
 from conebandit.service.experiment import Experiment
 from conebandit.service.store import open_store
 from conebandit.service.tables import export
+from conebandit.service.verify import verify
 
 
 @pytest.fixture
@@ -36,8 +37,9 @@ def read(path):
     try:
         with store.read() as session:
             report = verify(session, "checkout")
-        assert report["agrees"]
-        return b"".join(export(store, "checkout", "jsonl")), report["state"]
+        if not report.agrees:
+            raise CorruptionError(*report.problems)
+        return b"".join(export(store, "checkout", "jsonl")), report.state
     finally:
         store.close()
 

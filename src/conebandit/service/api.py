@@ -7,14 +7,16 @@ import json
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from fastapi import Body, Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
+from pydantic.config import JsonDict
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,6 +34,7 @@ from conebandit.service.writer import Writer
 MOST_BYTES = 1 << 20  # of a request's body
 MOST_EVENTS = 1000  # of a page
 KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works no longer than that
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 UNKNOWN = "unknown"
 FAULT = "the service is at fault; its log says more."
 
@@ -42,6 +45,17 @@ Values = dict[str, Number]
 ContextValues = dict[str, StrictInt | StrictFloat | StrictStr | None]
 
 
+DECISION_EXAMPLE: JsonDict = {
+    "id": "visit-1",
+    "arm": "new",
+    "propensity": 0.5,
+    "active": ["old", "new"],
+    "mode": "live",
+    "policy_version": f"ConeTree-{__version__}-17",
+}
+OUTCOME_EXAMPLE: JsonDict = {"id": "visit-1", "recorded": ["revenue"], "corrected": [], "repeated": [], "late": []}
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +63,9 @@ class _Form(BaseModel):
 class DecisionRequest(_Form):
     """One decision to make."""
 
-    id: StrictStr | None = Field(None, description="Yours, unique; the same id always gets the same answer.")
+    id: StrictStr | None = Field(
+        None, description="Yours, unique; the same id always gets the same answer.", examples=["visit-1"]
+    )
     context: ContextValues = Field({}, examples=[{"age": 34, "device": "phone"}])
 
 
@@ -62,6 +78,7 @@ class DecisionRequests(_Form):
 class DecisionReply(BaseModel):
     """An arm to serve."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [DECISION_EXAMPLE]})
     id: str
     arm: str
     propensity: float
@@ -79,7 +96,7 @@ class DecisionReplies(BaseModel):
 class Outcome(_Form):
     """What became of a decision; any metrics, at any time."""
 
-    id: StrictStr
+    id: StrictStr = Field(examples=["visit-1"])
     values: Values = Field(min_length=1, examples=[{"revenue": 12.5}])
 
 
@@ -92,6 +109,7 @@ class Outcomes(_Form):
 class OutcomeReply(BaseModel):
     """What a report did, metric by metric."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [OUTCOME_EXAMPLE]})
     id: str
     recorded: list[str]
     corrected: list[str]
@@ -115,7 +133,7 @@ class ArmChange(_Form):
 class ModeChange(_Form):
     """The traffic mode from now on."""
 
-    mode: Literal["live", "shadow", "off"]
+    mode: Literal["live", "shadow", "off"] = Field(examples=["shadow"])
 
 
 DECLARATION_EXAMPLE = {
@@ -134,8 +152,9 @@ ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"ag
 class _App:
     """What the handlers share."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, hosts: Collection[str]) -> None:
         self.writer = writer
+        self.hosts = {*LOOPBACK, *(host.lower() for host in hosts)}
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
         self.requests: Counter[tuple[str, str, int]] = Counter()
@@ -157,6 +176,7 @@ class _App:
             self._keys = await self.read(self._read_keys)
             self._keys_read = time.monotonic()
         if not self._keys:
+            self._refuse_other_pages(request)
             return
         given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
         found = keys.find_key(self._keys, given)
@@ -165,18 +185,43 @@ class _App:
         if not keys.may(found, scope):
             raise HTTPException(403, f"this API key has not the scope {scope!r}.")
 
+    def _refuse_other_pages(self, request: Request) -> None:
+        """Without keys, whoever reaches us may do everything; pages of others, in a browser on this machine, may not.
+
+        Such a page is given away by its origin or, if it let its own name point here (DNS rebinding), by our name.
+        """
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if _hostname(host) not in self.hosts:
+            names = ", ".join(sorted(self.hosts))
+            raise HTTPException(
+                403,
+                f"without API keys only requests to {names} are answered; see --allow-host. Got {ascii(host)[:80]}.",
+            )
+        if origin is not None and origin.partition("://")[2] != host:
+            raise HTTPException(403, "without API keys no page of another origin may ask.")
+
     def _read_keys(self) -> list[KeyRow]:
         with self.store.read() as session:
             return session.api_keys()
 
 
-def create_app(writer: Writer) -> FastAPI:
+def _hostname(host: str) -> str | None:
+    """The name in a ``Host`` header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
     """The service as an ASGI application; it closes the writer when it is shut down.
 
     Parameters
     ----------
     writer
         Carries out what changes anything.
+    hosts
+        Names by which it may be called while there are no API keys, beside those of loopback.
 
     Examples
     --------
@@ -189,7 +234,7 @@ def create_app(writer: Writer) -> FastAPI:
     >>> "/experiments/{experiment}/decisions" in app.openapi()["paths"]
     True
     """
-    shared = _App(writer)
+    shared = _App(writer, hosts)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -164,6 +164,10 @@ class Client:
         """A page of the log."""
         return self._look(experiment, "events", after=after, limit=limit)
 
+    def export(self, experiment: str, format: Literal["jsonl", "csv", "parquet"] = "csv") -> bytes:  # noqa: A002
+        """The log (``jsonl``), or a table of decisions with their outcomes, as the bytes of a file."""
+        return self._call_bytes("GET", f"/experiments/{quote(experiment)}/export?{urlencode({'format': format})}")
+
     def shift(self, experiment: str) -> dict[str, Any]:
         """Whether the law of the contexts has changed."""
         return self._look(experiment, "shift")
@@ -189,28 +193,31 @@ class Client:
         return dict(self._call("GET", f"/experiments/{quote(experiment)}/{what}?{urlencode(query)}"))
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
+        return json.loads(self._call_bytes(method, path, body))
+
+    def _call_bytes(self, method: str, path: str, body: Any = None) -> bytes:
         payload = None if body is None else json.dumps(body, allow_nan=False)
         for attempt in range(self._retries + 1):
             try:
-                status, text = self._send(method, path, payload)
+                status, content = self._send(method, path, payload)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
-                status, text = 0, str(error) or type(error).__name__
+                status, content = 0, (str(error) or type(error).__name__).encode()
             if status not in (0, 502, 503, 504) or attempt == self._retries:
                 break
             time.sleep(min(0.05 * 2**attempt, 2.0) * _jitter.uniform(0.5, 1.0))  # not all clients at once
         if status // 100 != 2:
-            raise ClientError(status, _message(status, text))
-        return json.loads(text)
+            raise ClientError(status, _message(status, content.decode("utf-8", "replace")))
+        return content
 
-    def _send(self, method: str, path: str, payload: str | None) -> tuple[int, str]:
+    def _send(self, method: str, path: str, payload: str | None) -> tuple[int, bytes]:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
             connection = self._local.connection = kind(self._host, self._port, timeout=self._timeout)
         connection.request(method, self._prefix + path, payload, self._headers)
         answer = connection.getresponse()
-        return answer.status, answer.read().decode()
+        return answer.status, answer.read()
 
 
 def _assignment(answer: dict[str, Any]) -> Assignment:

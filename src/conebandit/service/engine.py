@@ -12,7 +12,8 @@ from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
-from conebandit.service.registry import make_policy
+from conebandit.service.registry import Served, make_policy
+from conebandit.service.snapshots import Pending
 from conebandit.service.state import Reports, State, catch_up, rebuild
 from conebandit.service.store import PAGE, Session
 
@@ -28,10 +29,12 @@ class Engine:
 
     def __init__(self) -> None:
         self.states: dict[str, State] = {}
+        self.pending: dict[str, Pending] = {}  # snapshots that are being made
 
     def forget(self) -> None:
         """Drop all states: the next turn reads them from the store."""
         self.states.clear()
+        self.pending.clear()
 
 
 class Turn:
@@ -160,11 +163,11 @@ class Turn:
         at = max(self._now, state.at)
         if state.mode != "off":
             state = self._fresh(experiment_id)
-            state.close_windows(at, state.head.seq + 1)
+            state.close_windows(at, state.head.seq + 1, self._session)
         decided = {}
         for id_, asked in new.items():
             body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
-            decided[id_] = self._append(state, "decided", id_, {**body, **_choose(state, asked["x"], id_)})
+            decided[id_] = self._append(state, "decided", id_, {**body, **state.choose(asked["x"], id_)})
         return decided
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -233,6 +236,10 @@ class Turn:
             else [{"arm": names[e.arm], "by": names[e.by], "margins": _finite(e.margins)} for e in why.eliminated],
         }
 
+    def policy(self, experiment_id: str) -> Served:
+        """The policy in its present state; to look at, not to teach."""
+        return self._fresh(experiment_id).policy
+
     def digest(self, experiment_id: str) -> dict[str, Any]:
         """Where the log ends and a checksum of the state that it leads to; equal in every process."""
         state = self._fresh(experiment_id)
@@ -241,22 +248,36 @@ class Turn:
     # ---- the log ------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Write what is not written yet, and a snapshot where one is due; then the transaction may commit."""
+        """Write what is not written yet, and a part of a snapshot where one is due; then the transaction may commit."""
         for experiment_id in self._current:
             self._write(experiment_id)
             state = self._engine.states[experiment_id]
             due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
-            if state.head.seq >= due and not state.stale:
-                self.snapshot(experiment_id)
+            if experiment_id in self._engine.pending:
+                self._go_on_keeping(experiment_id)
+            elif state.head.seq >= due and not state.stale:
+                state.kept = state.head.seq
+                if self._session.begin_snapshot(experiment_id, state.head.seq):
+                    self._engine.pending[experiment_id] = Pending(state)
+
+    def _go_on_keeping(self, experiment_id: str) -> None:
+        if self._engine.pending[experiment_id].step(self._session):
+            del self._engine.pending[experiment_id]
+            self._forget_old_snapshots(experiment_id)
 
     def snapshot(self, experiment_id: str) -> None:
-        """Keep the state, so that a start need not read the whole log."""
+        """Keep the state, so that a start need not read the whole log; at once."""
         state = self._fresh(experiment_id)
         self._write(experiment_id)
-        self._session.save_snapshot(experiment_id, state.head.seq, state.to_bytes())
+        self._session.save_snapshot(experiment_id, state.head.seq, state.to_parts())
         state.kept = state.head.seq
-        for seq in self._session.snapshots(experiment_id)[SNAPSHOTS_KEPT:]:
-            self._session.drop_snapshots(experiment_id, seq, seq)
+        self._forget_old_snapshots(experiment_id)
+
+    def _forget_old_snapshots(self, experiment_id: str) -> None:
+        """Those before the latest few, and those that nobody completed."""
+        kept = self._session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
+        if kept:
+            self._session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
 
     def _state(self, experiment_id: str) -> State:
         """The state at the head of the log, which is ours until the transaction ends; it may be stale."""
@@ -292,7 +313,7 @@ class Turn:
         return stamped
 
     def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
-        state.fold(event, reports)
+        state.fold(event, self._session, reports)
         self.events_taken += 1
         events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
         events.append(event)
@@ -304,24 +325,6 @@ class Turn:
         if events and (about is None or not ids.isdisjoint(about)):
             self._session.append(experiment_id, events)
             del self._unwritten[experiment_id]
-
-
-def verify(session: Session, experiment_id: str) -> dict[str, Any]:
-    """Read the log from its first event, check every seal, and compare the state with the one that is served.
-
-    Raises
-    ------
-    CorruptionError
-        If the log is not what was written, or a snapshot does not lead to the same state, bit for bit.
-    """
-    session.check_database()
-    head = session.head(experiment_id)
-    if head is None:
-        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
-    state = rebuild(session, experiment_id, head, snapshots=False)
-    digest = state.digest()
-    quick = rebuild(session, experiment_id, head).digest()
-    return {"id": experiment_id, "events": head.seq, "state": digest, "agrees": digest == quick}
 
 
 def restore(session: Session, events: Iterator[Event]) -> str:
@@ -343,34 +346,13 @@ def restore(session: Session, events: Iterator[Event]) -> str:
             session.append(experiment_id, page)
             page = []
     session.append(experiment_id, page)
-    verify(session, experiment_id)
+    head = session.head(experiment_id)
+    assert head is not None  # just made
+    rebuild(session, experiment_id, head, snapshots=False)
     return experiment_id
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------
-
-
-def _choose(state: State, x: Any, key: str) -> dict[str, Any]:
-    """Arm, propensity and what led to them, as it is written into the log."""
-    baseline = state.experiment.baseline
-    if state.mode == "off":
-        return {
-            "mode": "off",
-            "arm": baseline,
-            "propensity": 1.0,
-            "active": [baseline],
-            "choice": None,
-            "version": None,
-        }
-    decision, names = state.policy.decide(x, key), state.served
-    choice = {"arm": names[decision.arm], "propensity": decision.propensity}
-    return {
-        "mode": state.mode,
-        **(choice if state.mode == "live" else {"arm": baseline, "propensity": 1.0}),
-        "active": [names[k] for k in decision.active],
-        "choice": choice,  # what the policy would do; the same in mode live
-        "version": f"{state.experiment.policy}-{__version__}-{state.version}",
-    }
 
 
 def _reply(body: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -166,7 +167,7 @@ class Experiment:
         arms = _names(given.get("arms"), "arms", most=MOST_ARMS)
         metrics = _metrics(given.get("metrics"))
         columns = _columns(given.get("context", []))
-        policy = dict(_table(given.get("policy", {}), "policy"))
+        policy = _policy(given.get("policy", {}))
         name = policy.pop("name", "ConeTree")
         if not isinstance(name, str):
             raise InvalidError(f"policy.name must be a string; got {_short(name)}.")
@@ -239,15 +240,15 @@ def as_mode(mode: Any) -> Mode:
 
 def as_arm_name(name: Any) -> str:
     """A name that an arm may have."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InvalidError(
-            f"arm must be a name of 1 to 64 letters, digits, spaces and '_ . : / + -', beginning with a letter or "
-            f"digit; got {_short(name)}."
-        )
-    return name
+    return _name(name, "arm")
 
 
 # ---- the parts ------------------------------------------------------------------------------------------------------
+
+
+def _policy(given: Any) -> dict[str, Any]:
+    """A name, or a table of a name and settings."""
+    return {"name": given} if isinstance(given, str) else _table(given, "policy")
 
 
 def _metrics(given: Any) -> tuple[Metric, ...]:
@@ -380,14 +381,22 @@ def _names(given: Any, where: str, *, most: int) -> tuple[str, ...]:
     if not isinstance(given, list) or not 1 <= len(given) <= most:
         raise InvalidError(f"{where} must be a list of 1 to {most} names; got {_short(given)}.")
     for name in given:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise InvalidError(
-                f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -' and begins with a letter or "
-                f"digit; got {_short(name)}."
-            )
-        if given.count(name) > 1:
+        if given.count(_name(name, where)) > 1:
             raise InvalidError(f"{where}: {name!r} is there twice.")
     return tuple(given)
+
+
+def _name(given: Any, where: str) -> str:
+    """A name; of spellings that Unicode holds for the same only one, so that two names are two for the eye as well."""
+    if not isinstance(given, str) or not NAME.fullmatch(given):
+        raise InvalidError(
+            f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -' and begins with a letter or "
+            f"digit; got {_short(given)}."
+        )
+    if unicodedata.normalize("NFKC", given) != given:
+        usual = unicodedata.normalize("NFKC", given)
+        raise InvalidError(f"{where}: write the name {_short(given)} as {_short(usual)}, its usual form in Unicode.")
+    return given
 
 
 def _one_of(given: Any, allowed: tuple[Any, ...], where: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -16,9 +18,10 @@ from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
 BACKLOG = 2048
+SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
 
-def serve(where: str, host: str = "127.0.0.1", port: int = 8000) -> None:
+def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Sequence[str] = ()) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -27,8 +30,12 @@ def serve(where: str, host: str = "127.0.0.1", port: int = 8000) -> None:
         A path for SQLite, or a ``postgresql://`` address.
     host, port
         Where to listen. Beyond this machine only if there are API keys.
+    allow_hosts
+        Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
     """
-    server, listener = _prepare(where, host, port)
+    # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
+    sys.setswitchinterval(SWITCH)
+    server, listener = _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone)
     with listener:
         server.run(sockets=[listener])
 
@@ -55,7 +62,19 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
             thread.join()
 
 
-def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.socket]:
+def _leave_alone() -> None:
+    """What is in memory now will stay; looking through it for garbage, again and again, stops everything for 0.1 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def _prepare(
+    where: str,
+    host: str,
+    port: int,
+    allow_hosts: Sequence[str] = (),
+    tidy_up: Callable[[], None] = lambda: None,
+) -> tuple[uvicorn.Server, socket.socket]:
     store = open_store(where)
     with store.read() as session:
         if not is_loopback(host) and not session.api_keys():
@@ -68,9 +87,8 @@ def _prepare(where: str, host: str, port: int) -> tuple[uvicorn.Server, socket.s
     )
     # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    config = uvicorn.Config(
-        create_app(Writer(store)), log_level="warning", access_log=False, server_header=False, lifespan="on"
-    )
+    app = create_app(Writer(store, tidy_up=tidy_up), (host, *allow_hosts))
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
     return uvicorn.Server(config), listener
 
 

@@ -12,18 +12,19 @@ from typing import Any
 from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.store import SCHEMA, Session
 
+WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
 PATIENCE = 10.0  # seconds to wait for another process that writes
 
 
 class _Connection:
     for_update = ""  # BEGIN IMMEDIATE has locked everything
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, cache: int) -> None:
         self.raw = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         self.execute = self.raw.execute
         self.execute("PRAGMA journal_mode = WAL")
         self.execute("PRAGMA synchronous = FULL")  # what is acknowledged survives a power cut
-        self.execute("PRAGMA cache_size = -16000")  # 16 MB, for the index of decisions
+        self.execute(f"PRAGMA cache_size = -{cache}")
         self.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: moving pages to the file costs more than writing them
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -46,39 +47,39 @@ class SqliteStore:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        self._idle: dict[int, queue.LifoQueue[_Connection]] = {c: queue.LifoQueue() for c in (WRITING, READING)}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnavailableError(f"the folder of {path} cannot be made: {error}.") from None
-        with self._connection() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+        with self._connection(WRITING) as connection, _transaction(connection, "BEGIN IMMEDIATE"):
             for statement in SCHEMA:
                 connection.execute(statement.format(blob="BLOB"))
 
     @contextmanager
     def write(self) -> Iterator[Session]:
         """See :class:`Store`."""
-        with self._connection() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+        with self._connection(WRITING) as connection, _transaction(connection, "BEGIN IMMEDIATE"):
             yield Session(connection)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`Store`."""
-        with self._connection() as connection, _transaction(connection, "BEGIN"):
+        with self._connection(READING) as connection, _transaction(connection, "BEGIN"):
             yield Session(connection)
 
     @contextmanager
-    def _connection(self) -> Iterator[_Connection]:
+    def _connection(self, cache: int) -> Iterator[_Connection]:
         """One that is idle, or a new one; errors of SQLite become ours, without its SQL."""
         try:
             try:
-                connection = self._idle.get_nowait()
+                connection = self._idle[cache].get_nowait()
             except queue.Empty:
-                connection = _Connection(self._path)
+                connection = _Connection(self._path, cache)
             try:
                 yield connection
             finally:
-                self._idle.put(connection)
+                self._idle[cache].put(connection)
         except sqlite3.OperationalError as error:
             raise UnavailableError(f"the database {self._path} did not answer: {error}.") from error
         except sqlite3.DatabaseError as error:
@@ -86,8 +87,9 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the idle connections; nobody may be using the store."""
-        while not self._idle.empty():
-            self._idle.get_nowait().raw.close()
+        for idle in self._idle.values():
+            while not idle.empty():
+                idle.get_nowait().raw.close()
 
 
 @contextmanager

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import tempfile
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from conebandit._validate import FloatArray
+from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError
 from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
 from conebandit.service.registry import Served, load_policy, make_policy
 from conebandit.service.store import Head, Session
+from conebandit.service.windows import Windows, deadline
+
+PART = 1 << 20  # bytes of a snapshot that are handled at once
 
 
-class Waiting(NamedTuple):
-    """A metric of a decision whose default counts if nothing is reported by the deadline (milliseconds)."""
-
-    deadline: int
-    seq: int
-    metric: int
-    arm: str
-    x: list[float]
+class OtherVersionError(Exception):
+    """A snapshot was made by another version of the library, which may have computed something else."""
 
 
 class State:
@@ -61,8 +60,7 @@ class State:
         self.kept = 0
         self._index = {name: k for k, name in enumerate(self.served)}
         self.policy: Served = make_policy(experiment, len(self._index))
-        self._waiting: list[Waiting] = []  # a heap
-        self._open: dict[int, set[int]] = {}  # decisions to the metrics that they wait for
+        self._windows = Windows(experiment)
 
     @property
     def served(self) -> tuple[str, ...]:
@@ -71,13 +69,15 @@ class State:
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
-    def fold(self, event: Event, reports: Reports | None = None, *, settled: bool = False) -> None:
+    def fold(self, event: Event, session: Session, reports: Reports | None = None, *, settled: bool = False) -> None:
         """Take in the next event.
 
         Parameters
         ----------
         event
             It follows on ``head``.
+        session
+            For decisions whose windows close by it.
         reports
             For a report: all those on its decision, up to the position for which the state is wanted.
         settled
@@ -91,42 +91,25 @@ class State:
             self.arms[body["arm"]] = event.kind == "arm_added"
         if self.stale:
             return
-        self.close_windows(self.at, event.seq)
+        self.close_windows(self.at, event.seq, session)
         if event.kind == "decided":
-            self._wait(event.seq, body)
+            self._windows.add(event.seq, body)
         elif reports is not None:
             self._learn_report(event, reports, settled=settled)
         elif event.kind in ("arm_added", "arm_retired"):
             self._change(event.seq, settled=settled)
 
-    def close_windows(self, at: int, seq: int) -> None:
+    def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        while self._waiting and self._waiting[0].deadline < at:
-            entry = heapq.heappop(self._waiting)
-            if entry.metric in self._open.get(entry.seq, ()):
-                default = self.experiment.metrics[entry.metric].default
-                assert default is not None  # only such metrics wait
-                self._settle(entry.seq, {entry.metric})
-                self._learn(entry.arm, entry.x, {entry.metric: default}, seq)
+        for closing in self._windows.close(at, session):
+            default = self.experiment.metrics[closing.metric].default
+            assert default is not None  # only such metrics wait
+            self._learn(closing.arm, closing.x, {closing.metric: default}, seq)
 
     def _change(self, seq: int, *, settled: bool) -> None:
         """What was learned before this event is not what should have been learned."""
         self.version = seq
         self.stale = not settled
-
-    def _wait(self, seq: int, body: dict[str, Any]) -> None:
-        for m, metric in enumerate(self.experiment.metrics):
-            if metric.default is not None and metric.window is not None:
-                entry = Waiting(deadline(body["at"], metric.window), seq, m, body["arm"], body["x"])
-                heapq.heappush(self._waiting, entry)
-                self._open.setdefault(seq, set()).add(m)
-
-    def _settle(self, seq: int, metrics: set[int]) -> None:
-        """Nothing waits for these metrics of a decision any more."""
-        if seq in self._open:
-            self._open[seq] -= metrics
-            if not self._open[seq]:
-                del self._open[seq]
 
     def _learn_report(self, event: Event, reports: Reports, *, settled: bool) -> None:
         report = reports.at(event.seq)
@@ -134,7 +117,6 @@ class State:
             self._change(event.seq, settled=settled)
         if report.counts and not self.stale:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
-            self._settle(reports.decided_seq, set(values))
             self._learn(reports.decided["arm"], reports.decided["x"], values, event.seq)
 
     def _learn(self, arm: str, x: list[float], values: dict[int, float], seq: int) -> None:
@@ -146,32 +128,56 @@ class State:
         self.policy.observe(np.array(x), self._index[arm], reward)
         self.version = seq
 
+    # ---- deciding -----------------------------------------------------------------------------------------------
+
+    def choose(self, x: FloatArray, key: str) -> dict[str, Any]:
+        """Arm, propensity and what led to them, as it is written into the log."""
+        baseline = self.experiment.baseline
+        served = {"mode": self.mode, "arm": baseline, "propensity": 1.0}
+        if self.mode == "off":
+            return {**served, "active": [baseline], "choice": None, "version": None}
+        decision, names = self.policy.decide(x, key), self.served
+        choice = {"arm": names[decision.arm], "propensity": decision.propensity}
+        return {
+            **served,
+            **(choice if self.mode == "live" else {}),
+            "active": [names[k] for k in decision.active],
+            "choice": choice,  # what the policy would do; the same in mode live
+            "version": f"{self.experiment.policy}-{__version__}-{self.version}",
+        }
+
     # ---- keeping and comparing ----------------------------------------------------------------------------------
 
-    def to_bytes(self) -> bytes:
-        """The state as bytes, with a checksum; :meth:`from_bytes` reads it back bit for bit."""
-        plain = canonical(self._plain()).encode()
-        with tempfile.TemporaryDirectory() as folder:
-            self.policy.save(Path(folder) / "policy")
-            content = len(plain).to_bytes(8, "big") + plain + (Path(folder) / "policy").read_bytes()
-        return blake2b(content, digest_size=16).digest() + content
+    def to_parts(self) -> Iterator[bytes]:
+        """The state in parts of bounded size, the last of them a checksum; :meth:`from_parts` reads it back."""
+        return in_parts(self.header(), saved(self.policy))
+
+    def header(self) -> bytes:
+        """The first of these parts: everything but the policy."""
+        return canonical({**self._plain(), "library": __version__}).encode()
 
     @classmethod
-    def from_bytes(cls, experiment: Experiment, content: bytes) -> State:
-        """Read a state back; a ``CorruptionError`` if it is not what was written."""
-        if blake2b(content[16:], digest_size=16).digest() != content[:16]:
-            raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
-        end = 24 + int.from_bytes(content[16:24], "big")
-        plain = json.loads(content[24:end])
-        self = cls(experiment, dict(plain["arms"]))
+    def from_parts(cls, experiment: Experiment, parts: Iterator[bytes]) -> State:
+        """Read a state back; a ``CorruptionError`` if it is not what was written, or an ``OtherVersionError``."""
+        first = next(parts, b"")
+        sum_, last = blake2b(first, digest_size=16), b""
+        with tempfile.TemporaryDirectory() as folder:
+            with (Path(folder) / "policy").open("wb") as file:
+                for part in parts:
+                    file.write(last)
+                    sum_.update(last)
+                    last = part
+            if sum_.digest() != last:
+                raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
+            plain = json.loads(first)
+            if plain["library"] != __version__:
+                raise OtherVersionError(f"version {plain['library']} made it.")
+            self = cls(experiment, dict(plain["arms"]))
+            self.policy = load_policy(Path(folder) / "policy")
         self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
         self.head = Head(*plain["head"])
         self.kept = self.head.seq
-        self._waiting = [Waiting(*entry) for entry in plain["waiting"]]
-        self._open = {seq: set(metrics) for seq, metrics in plain["open"]}
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "policy").write_bytes(content[end:])
-            self.policy = load_policy(Path(folder) / "policy")
+        self._windows.resume(plain["windows"])
         return self
 
     def _plain(self) -> dict[str, Any]:
@@ -181,8 +187,7 @@ class State:
             "head": self.head,
             "at": self.at,
             "version": self.version,
-            "waiting": sorted(self._waiting),
-            "open": sorted((seq, sorted(metrics)) for seq, metrics in self._open.items()),
+            "windows": self._windows.plain(),
         }
 
     def digest(self) -> str:
@@ -190,8 +195,26 @@ class State:
         sum_ = blake2b(canonical(self._plain()).encode(), digest_size=16)
         for name, array in sorted(self.policy.state().items()):
             sum_.update(f"{name} {array.dtype} {array.shape}".encode())
-            sum_.update(np.ascontiguousarray(array).tobytes())
+            sum_.update(np.ascontiguousarray(array).data)
         return sum_.hexdigest()
+
+
+def saved(policy: Served) -> BinaryIO:
+    """A policy as a file, which is gone when it is closed."""
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save(Path(folder) / "policy")
+        return (Path(folder) / "policy").open("rb")
+
+
+def in_parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
+    """A header and a saved policy in parts of bounded size, and a checksum."""
+    sum_ = blake2b(header, digest_size=16)
+    yield header
+    with file:
+        while part := file.read(PART):
+            sum_.update(part)
+            yield part
+    yield sum_.digest()
 
 
 class Report(NamedTuple):
@@ -215,7 +238,7 @@ class Reports:
 
     def __init__(self, experiment: Experiment, history: list[Event]) -> None:
         self._experiment = experiment
-        self.decided, self.decided_seq = history[0].body, history[0].seq
+        self.decided = history[0].body
         self.values: dict[str, float] = {}  # the last value of each metric, late or not
         self._first: dict[str, int] = {}
         self._late: set[str] = set()
@@ -252,12 +275,12 @@ class Reports:
         return Report({name: self.values[name] for name in new}, corrects, late)
 
 
-def deadline(decided_at: int, window: float) -> int:
-    """The last millisecond at which a value counts."""
-    return decided_at + round(window * 1000)
+Watch = Callable[[State, Event, Reports | None], None]  # called after each event that was folded
 
 
-def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool = True) -> State:
+def rebuild(
+    session: Session, experiment_id: str, head: Head, *, snapshots: bool = True, watch: Watch | None = None
+) -> State:
     """The state at a head, from the log; from the latest snapshot on, if that is allowed and there is one.
 
     A snapshot is dropped when a correction or a change of arms makes it untrue, so those that are there can be used.
@@ -271,7 +294,9 @@ def rebuild(session: Session, experiment_id: str, head: Head, *, snapshots: bool
                 reports = (
                     Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
                 )
-                state.fold(event, reports, settled=True)
+                state.fold(event, session, reports, settled=True)
+                if watch is not None:
+                    watch(state, event, reports)
             except (LookupError, TypeError, ValueError) as error:
                 raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
     return state
@@ -286,7 +311,7 @@ def catch_up(session: Session, state: State, head: Head) -> None:
             if event.kind == "reported" and event.decision is not None:
                 history = session.histories(experiment.id, [event.decision], event.seq)
                 reports = Reports(experiment, history[event.decision])
-            state.fold(event, reports)
+            state.fold(event, session, reports)
 
 
 def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool) -> State:
@@ -297,8 +322,8 @@ def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool)
     for seq in session.snapshots(experiment_id) if snapshots else []:
         if seq <= head.seq:
             try:
-                return State.from_bytes(experiment, session.snapshot(experiment_id, seq))
-            except (CorruptionError, ValueError, KeyError, TypeError):
+                return State.from_parts(experiment, session.snapshot(experiment_id, seq))
+            except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
     arms = dict.fromkeys(experiment.arms, True)
     for event in events[1:]:

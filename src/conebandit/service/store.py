@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -19,8 +20,11 @@ SCHEMA = (
         sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE INDEX IF NOT EXISTS events_of_decision
         ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
-    """CREATE TABLE IF NOT EXISTS snapshots (
-        experiment TEXT NOT NULL, seq BIGINT NOT NULL, content {blob} NOT NULL, PRIMARY KEY (experiment, seq))""",
+    """CREATE TABLE IF NOT EXISTS snapshot_heads (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, complete BIGINT NOT NULL, PRIMARY KEY (experiment, seq))""",
+    """CREATE TABLE IF NOT EXISTS snapshot_parts (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, content {blob} NOT NULL,
+        PRIMARY KEY (experiment, seq, part))""",
     """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
 )
@@ -151,6 +155,12 @@ class Session:
         events = [Event(*row) for row in self._run(sql, (experiment, *ids))] if ids else []
         return {event.decision: event for event in events if event.decision is not None}
 
+    def decided_after(self, experiment: str, after: int, upto: int, limit: int) -> list[Event]:
+        """The next decisions, in order."""
+        sql = f"""SELECT {_EVENT} FROM events
+            WHERE experiment = ? AND seq > ? AND seq <= ? AND kind = 'decided' ORDER BY seq LIMIT ?"""
+        return [Event(*row) for row in self._run(sql, (experiment, after, upto, limit))]
+
     def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
         """All events of some kinds, in order."""
         marks = ", ".join("?" * len(kinds))
@@ -159,26 +169,48 @@ class Session:
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
-    def save_snapshot(self, experiment: str, seq: int, content: bytes) -> None:
+    def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> None:
         """Keep a state; replaces one at the same position."""
-        sql = """INSERT INTO snapshots (experiment, seq, content) VALUES (?, ?, ?)
-            ON CONFLICT (experiment, seq) DO UPDATE SET content = excluded.content"""
-        self._run(sql, (experiment, seq, content))
+        self.drop_snapshots(experiment, seq, seq)
+        self.begin_snapshot(experiment, seq)
+        for number, content in enumerate(parts):
+            self.add_snapshot_part(experiment, seq, number, content)
+        self.complete_snapshot(experiment, seq)
+
+    def begin_snapshot(self, experiment: str, seq: int) -> bool:
+        """A snapshot is going to be kept; False if there is, or somebody makes, one of this position."""
+        sql = "INSERT INTO snapshot_heads (experiment, seq, complete) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+        return bool(self._run(sql, (experiment, seq)).rowcount == 1)
+
+    def add_snapshot_part(self, experiment: str, seq: int, number: int, content: bytes) -> bool:
+        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile."""
+        sql = """INSERT INTO snapshot_parts (experiment, seq, part, content)
+            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?"""
+        return bool(self._run(sql, (number, content, experiment, seq)).rowcount == 1)
+
+    def complete_snapshot(self, experiment: str, seq: int) -> None:
+        """All parts of a snapshot are there."""
+        self._run("UPDATE snapshot_heads SET complete = 1 WHERE experiment = ? AND seq = ?", (experiment, seq))
 
     def snapshots(self, experiment: str) -> list[int]:
-        """Positions of the snapshots, latest first."""
-        sql = "SELECT seq FROM snapshots WHERE experiment = ? ORDER BY seq DESC"
+        """Positions of the snapshots that are complete, latest first."""
+        sql = "SELECT seq FROM snapshot_heads WHERE experiment = ? AND complete = 1 ORDER BY seq DESC"
         return [row[0] for row in self._run(sql, (experiment,))]
 
-    def snapshot(self, experiment: str, seq: int) -> bytes:
-        """The snapshot at a position."""
-        sql = "SELECT content FROM snapshots WHERE experiment = ? AND seq = ?"
-        return bytes(next(iter(self._run(sql, (experiment, seq))))[0])
+    def snapshot(self, experiment: str, seq: int) -> Iterator[bytes]:
+        """The parts of the snapshot at a position."""
+        sql = "SELECT content FROM snapshot_parts WHERE experiment = ? AND seq = ? AND part = ?"
+        for number in itertools.count():
+            found = list(self._run(sql, (experiment, seq, number)))
+            if not found:
+                return
+            yield bytes(found[0][0])
 
     def drop_snapshots(self, experiment: str, first: int, last: int = 2**62) -> None:
         """Forget the snapshots at positions ``first`` to ``last``."""
-        sql = "DELETE FROM snapshots WHERE experiment = ? AND seq >= ? AND seq <= ?"
-        self._run(sql, (experiment, first, last))
+        for table in ("snapshot_heads", "snapshot_parts"):
+            sql = f"DELETE FROM {table} WHERE experiment = ? AND seq >= ? AND seq <= ?"
+            self._run(sql, (experiment, first, last))
 
     # ---- keys ---------------------------------------------------------------------------------------------------
 

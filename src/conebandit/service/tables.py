@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import itertools
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from conebandit.service.errors import InvalidError, NotFoundError
 from conebandit.service.events import Event, to_lines
@@ -14,7 +17,12 @@ from conebandit.service.experiment import Column, Experiment, Numeric
 from conebandit.service.state import Reports
 from conebandit.service.store import PAGE, Head, Store
 
+Thing = TypeVar("Thing")
+
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+LONGEST_PAUSE = 0.01  # seconds
+PARQUET_PART = 5000  # rows
 
 
 def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
@@ -42,28 +50,56 @@ def pages(store: Store, experiment_id: str, upto: int, after: int = 0) -> Iterat
             page = session.events(experiment_id, after, upto)
         if not page:
             return
-        yield from page
+        yield from _politely(page)
         after = page[-1].seq
 
 
-def _rows(store: Store, experiment_id: str, head: Head) -> Iterator[dict[str, Any]]:
+def _politely(things: Iterable[Thing]) -> Iterator[Thing]:
+    """One after the other, then a pause of as long as that took: decisions in this process come first."""
+    start = time.perf_counter()
+    yield from things
+    time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
+
+
+def _experiment(store: Store, experiment_id: str) -> Experiment:
     with store.read() as session:
-        experiment = Experiment.from_dict(session.events(experiment_id, limit=1)[0].body["declaration"])
+        return Experiment.from_dict(session.events(experiment_id, limit=1)[0].body["declaration"])
+
+
+def _columns(experiment: Experiment) -> dict[str, type]:
+    """Names of the columns and what is in them; a value may be missing."""
+    kinds = {c.name: float if isinstance(c, Numeric) else str for c in experiment.columns}
+    return {
+        "id": str,
+        "at": str,
+        "mode": str,
+        "arm": str,
+        "propensity": float,
+        "active": str,
+        "choice": str,  # what the policy would do; differs from arm in mode shadow
+        "choice_propensity": float,
+        "policy_version": str,
+        **{f"context.{name}": kind for name, kind in kinds.items()},
+        **{f"metric.{metric.name}": float for metric in experiment.metrics},
+    }
+
+
+def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
     after = 0
     while after < head.seq:
         with store.read() as session:
-            page = session.events(experiment_id, after, head.seq, PAGE // 5)
+            page = session.events(experiment.id, after, head.seq, PAGE // 5)
             made = [event for event in page if event.kind == "decided"]
-            histories = session.histories(experiment_id, [event.decision or "" for event in made], head.seq)
-        for history in histories.values():
-            reports = Reports(experiment, history)
-            yield _row(experiment, reports.decided, reports.values)
+            histories = session.histories(experiment.id, [event.decision or "" for event in made], head.seq)
         if not page:
             return
+        yield from _politely(_row(experiment, Reports(experiment, history)) for history in histories.values())
         after = page[-1].seq
 
 
-def _row(experiment: Experiment, body: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+def _row(experiment: Experiment, reports: Reports) -> dict[str, Any]:
+    body, values = reports.decided, reports.values
+    choice = body["choice"] or {"arm": None, "propensity": None}
     return {
         "id": body["id"],
         "at": datetime.fromtimestamp(body["at"] / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -71,6 +107,8 @@ def _row(experiment: Experiment, body: dict[str, Any], values: dict[str, float])
         "arm": body["arm"],
         "propensity": body["propensity"],
         "active": "|".join(body["active"]),
+        "choice": choice["arm"],
+        "choice_propensity": choice["propensity"],
         "policy_version": body["version"],
         **{f"context.{column.name}": _cell(column, body["context"].get(column.name)) for column in experiment.columns},
         **{f"metric.{metric.name}": values.get(metric.name) for metric in experiment.metrics},
@@ -83,13 +121,12 @@ def _cell(column: Column, value: Any) -> float | str | None:
 
 
 def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
+    experiment = _experiment(store, experiment_id)
     text = io.StringIO()
-    writer: csv.DictWriter[str] | None = None
-    for row in _rows(store, experiment_id, head):
-        if writer is None:
-            writer = csv.DictWriter(text, list(row))
-            writer.writeheader()
-        writer.writerow(row)
+    writer = csv.DictWriter(text, list(_columns(experiment)))
+    writer.writeheader()
+    for row in _rows(store, experiment, head):
+        writer.writerow({name: _harmless(value) for name, value in row.items()})
         if text.tell() > 1 << 16:
             yield text.getvalue().encode("utf-8", "backslashreplace")
             text.seek(0)
@@ -97,12 +134,32 @@ def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
     yield text.getvalue().encode("utf-8", "backslashreplace")
 
 
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula gets an apostrophe, which it takes for "this is text".
+
+    Ids and unknown levels come from callers, who need not be those who open the table.
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
 def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
+    """In parts, so that most of the table is kept as columns and not as objects of Python."""
     try:
         import polars  # noqa: PLC0415  (an extra)
     except ImportError:
         raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
-    rows = list(_rows(store, experiment_id, head))
-    file = io.BytesIO()
-    polars.DataFrame(rows, infer_schema_length=None).write_parquet(file)
-    yield file.getvalue()
+    experiment = _experiment(store, experiment_id)
+    schema = {name: polars.Float64 if kind is float else polars.String for name, kind in _columns(experiment).items()}
+    parts, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
+    while part := list(itertools.islice(rows, PARQUET_PART)):
+        parts.append(polars.DataFrame([_valid(row) for row in part], schema=schema))
+    with tempfile.TemporaryFile() as file:
+        polars.concat(parts).write_parquet(file)
+        file.seek(0)
+        while piece := file.read(1 << 16):
+            yield piece
+
+
+def _valid(row: dict[str, Any]) -> dict[str, Any]:
+    """Lone surrogates, which JSON may hold, are no text for Parquet."""
+    return {k: v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}

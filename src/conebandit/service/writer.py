@@ -35,6 +35,8 @@ class Writer:
         Where to write. Several writers, in several processes, may share it.
     clock
         Gives milliseconds since 1970.
+    tidy_up
+        Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
 
     Examples
     --------
@@ -51,11 +53,16 @@ class Writer:
     0.5
     """
 
-    def __init__(self, store: Store, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        tidy_up: Callable[[], None] = lambda: None,
+    ) -> None:
         self.store = store
         self.events_written = 0
         self.turns = 0
-        self._clock = clock
+        self._clock, self._tidy_up = clock, tidy_up
         self._engine = Engine()
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
@@ -121,6 +128,8 @@ class Writer:
                 request.answer.set_exception(answer)
             else:
                 request.answer.set_result(answer)
+        if self.turns.bit_count() == 1:
+            self._tidy_up()
 
     def _commit(self, requests: list[_Request]) -> list[Any]:
         """One transaction. A request that is refused has changed nothing and does not stop the others."""

@@ -1,0 +1,218 @@
+"""The commands of the service: serve, verify, experiment, key. Each imports what it needs when it is called."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from conebandit.service.store import Store
+
+experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
+key = typer.Typer(no_args_is_help=True, help="API keys of the service.")
+
+StoreAddress = Annotated[
+    str,
+    typer.Option("--store", envvar="CONEBANDIT_STORE", help="A path (SQLite) or an address postgresql://..."),
+]
+STORE = "conebandit.db"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Let the ``conebandit`` command have these."""
+    app.command()(serve)
+    app.command()(verify)
+    app.add_typer(experiment, name="experiment")
+    app.add_typer(key, name="key")
+
+
+@contextmanager
+def _store(where: str) -> Iterator[Store]:
+    """The store; what it or the service refuses is printed without a stack trace."""
+    from conebandit.service.errors import ServiceError  # noqa: PLC0415
+    from conebandit.service.store import open_store  # noqa: PLC0415
+
+    try:
+        store = open_store(where)
+        try:
+            yield store
+        finally:
+            store.close()
+    except ServiceError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def serve(
+    store: StoreAddress = STORE,
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name by which it may be called without API keys; repeat for more.")
+    ] = None,
+) -> None:
+    """Serve decisions over HTTP (docs/service.md)."""
+    from conebandit.service.errors import ServiceError  # noqa: PLC0415
+
+    try:
+        from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
+    except ModuleNotFoundError as error:
+        typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
+        raise typer.Exit(1) from None
+    typer.echo(f"Serving on http://{host}:{port} (its pages: /docs); stop with Ctrl-C.")
+    try:
+        server.serve(store, host, port, allow_host or ())
+    except (ServiceError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def verify(
+    experiments: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
+    store: StoreAddress = STORE,
+    server: Annotated[
+        str | None, typer.Option(help="Also compare with the state of the service at this address.")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option("--key", envvar="CONEBANDIT_KEY", help="Its API key, scope read.")
+    ] = None,
+) -> None:
+    """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
+    from conebandit.service.verify import verify as verify_one  # noqa: PLC0415
+
+    good = True
+    with _store(store) as opened:
+        with opened.read() as session:
+            ids = experiments or session.experiments()
+        for id_ in ids:
+            served = None if server is None else _served_state(server, api_key, id_)
+            with opened.read() as session:
+                report = verify_one(session, id_, served)
+            good &= report.agrees
+            compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
+            verdict = "agrees" if report.agrees else "DISAGREES"
+            typer.echo(f"{id_}: {report.events} events, {compared}, state {report.state}, {verdict}")
+            for problem in report.problems:
+                typer.echo(f"  {problem}", err=True)
+    if not good:
+        raise typer.Exit(1)
+
+
+def _served_state(server: str, api_key: str | None, id_: str) -> dict[str, Any]:
+    """What a running service says of its state."""
+    from conebandit.service.client import Client, ClientError  # noqa: PLC0415
+
+    try:
+        with Client(server, key=api_key) as client:
+            return client.state(id_)
+    except (ClientError, ValueError) as error:
+        typer.echo(f"{id_}: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@experiment.command("create")
+def create_experiment(
+    declaration: Annotated[Path, typer.Argument(help="A .toml or .json file.")], store: StoreAddress = STORE
+) -> None:
+    """Begin the experiment that a file declares."""
+    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.experiment import Experiment  # noqa: PLC0415
+
+    with _store(store) as opened:
+        declared = Experiment.from_file(declaration)
+        with opened.write() as session:
+            turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
+            turn.create(declared)
+            turn.finish()
+    typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
+
+
+@experiment.command("list")
+def list_experiments(store: StoreAddress = STORE) -> None:
+    """Ids of all experiments and the length of their logs."""
+    with _store(store) as opened, opened.read() as session:
+        for id_ in session.experiments():
+            head = session.head(id_)
+            typer.echo(f"{id_}: {0 if head is None else head.seq} events")
+
+
+@experiment.command("show")
+def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
+    """Declaration, arms, mode and length of the log, as JSON."""
+    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
+
+    with _store(store) as opened, opened.write() as session:
+        typer.echo(json.dumps(Turn(Engine(), session, 0).describe(id_), indent=2))
+
+
+@experiment.command("export")
+def export_experiment(
+    id_: Annotated[str, typer.Argument(metavar="ID")],
+    to: Annotated[Path, typer.Option("--to", help="A file: .jsonl (the log, to be imported), .csv or .parquet.")],
+    store: StoreAddress = STORE,
+) -> None:
+    """Write a log, or its decisions with their outcomes, to a file."""
+    from conebandit.service.tables import export  # noqa: PLC0415
+
+    with _store(store) as opened:
+        parts = export(opened, id_, to.suffix.removeprefix("."))
+        part = to.with_name(to.name + ".part")
+        with part.open("wb") as file:
+            file.writelines(parts)
+        part.replace(to)
+    typer.echo(to)
+
+
+@experiment.command("import")
+def import_experiment(
+    log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
+) -> None:
+    """Read a log that was exported; every event is checked, and nothing is overwritten."""
+    from conebandit.service.engine import restore  # noqa: PLC0415
+    from conebandit.service.events import from_lines  # noqa: PLC0415
+
+    with (
+        _store(store) as opened,
+        log.open(encoding="utf-8", newline="\n") as file,
+        opened.write() as session,
+    ):
+        typer.echo(restore(session, from_lines(file)))
+
+
+@key.command("create")
+def create_key(
+    name: Annotated[str, typer.Argument(help="What it is for.")],
+    scope: Annotated[list[str], typer.Option("--scope", help="decide, report, read or admin; repeat for several.")],
+    store: StoreAddress = STORE,
+) -> None:
+    """Make an API key and print it; it is shown this once and stored as a hash."""
+    from conebandit.service import keys  # noqa: PLC0415
+
+    with _store(store) as opened, opened.write() as session:
+        made = keys.create_key(session, name, scope)
+    typer.echo(made)
+
+
+@key.command("list")
+def list_keys(store: StoreAddress = STORE) -> None:
+    """Id, name, scopes and date of every API key."""
+    with _store(store) as opened, opened.read() as session:
+        for row in session.api_keys():
+            typer.echo(f"{row.id}  {row.scopes}  {row.created}  {row.name}")
+
+
+@key.command("revoke")
+def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
+    """Make an API key worthless, within a second."""
+    with _store(store) as opened, opened.write() as session:
+        found = session.remove_key(id_)
+    if not found:
+        typer.echo(f"there is no key {id_!r}.", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"{id_} is revoked")

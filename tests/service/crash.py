@@ -1,0 +1,140 @@
+"""Kill the service, or its database, again and again under load, and count what became of what was acknowledged."""
+
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import conebandit as cb
+from conebandit.service.store import open_store
+from conebandit.service.verify import verify
+from tests.service.databases import Postgres
+from tests.service.load import Load, Process
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is in the log after the load, beside what was acknowledged."""
+
+    kills: int
+    decisions: int  # acknowledged
+    outcomes: int  # acknowledged values
+    events: int
+    lost: int  # acknowledged, and not in the log as it was acknowledged
+    twice: int  # decisions or values that are in the log more than once
+    recomputed: int  # decisions that verify made again
+    snapshots: int  # that it compared
+    agrees: bool  # verify, and every process has the state that it rebuilt
+    fronts_differ: int  # processes whose front or retried decision is not that of the first
+    seconds: int
+
+
+def kill_the_service(folder: Path, declaration: dict[str, Any], kills: int) -> Found:
+    """One process on SQLite, killed and started again."""
+    rng = random.Random(5)
+    address = str(folder / "log.db")
+    server = Process(address)
+    server.wait_until_ready()
+    with cb.Client(server.url) as client:
+        client.create(declaration)
+    load = Load([server.url])
+    try:
+        for _ in range(kills):
+            load.go_on_for(rng.randrange(1, 60))
+            time.sleep(rng.uniform(0.0, 0.02))
+            server.kill()
+            server.start()
+            server.wait_until_ready()
+        load.go_on_for(20)
+    finally:
+        load.stop()
+        try:
+            states, differ = _ask_all([server])
+        finally:
+            server.stop()
+    return _found(address, load, kills, states, differ)
+
+
+def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: int) -> Found:
+    """Four processes on PostgreSQL, which is killed and started again; every fifth time one of the four as well."""
+    rng = random.Random(6)
+    address = postgres.fresh_database("crash")
+    servers = [Process(address) for _ in range(4)]
+    for server in servers:
+        server.wait_until_ready()
+    with cb.Client(servers[0].url) as client:
+        client.create(declaration)
+    load = Load([server.url for server in servers])
+    try:
+        for i in range(kills):
+            load.go_on_for(rng.randrange(1, 60))
+            time.sleep(rng.uniform(0.0, 0.02))
+            postgres.kill()
+            if i % 5 == 4:
+                servers[i % 4].kill()
+            postgres.restart()
+            if i % 5 == 4:
+                servers[i % 4].start()
+        for server in servers:
+            server.wait_until_ready()
+        load.go_on_for(20)
+    finally:
+        load.stop()
+        try:
+            states, differ = _ask_all(servers)
+        finally:
+            for server in servers:
+                server.stop()
+    return _found(address, load, kills, states, differ)
+
+
+def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
+    """The states of all processes, and how many answer something else than the first."""
+    context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
+    clients = [cb.Client(server.url, retries=20) for server in servers]
+    retried = [client.decide("checkout", context, id="once") for client in clients]
+    fronts = [client.front("checkout", context) for client in clients]
+    states = [client.state("checkout") for client in clients]
+    for client in clients:
+        client.close()
+    differ = sum((r, f) != (retried[0], fronts[0]) for r, f in zip(retried, fronts, strict=True))
+    return states, differ
+
+
+def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], differ: int) -> Found:
+    seconds = round(time.monotonic() - load.started)
+    if load.failures:
+        raise load.failures[0]
+    store = open_store(address)
+    with store.read() as session:
+        report = verify(session, "checkout")
+        events = session.events("checkout", limit=10**7)
+    store.close()
+    arms, values, times = {}, {}, Counter[tuple[str | None, str]]()
+    for event in events:
+        if event.kind == "decided":
+            arms[event.decision] = event.body["arm"]
+            times[event.decision, "decided"] += 1
+        elif event.kind == "reported":
+            for name, value in event.body["values"].items():
+                values[event.decision, name] = value
+                times[event.decision, name] += 1
+    acknowledged = load.acknowledged.items()
+    lost = sum(arms.get(id_) != arm for id_, (arm, _) in acknowledged)
+    lost += sum(values.get((id_, name)) != v for id_, (_, reported) in acknowledged for name, v in reported.items())
+    served = {"events": len(events), "check": events[-1].check, "state": report.state}
+    return Found(
+        kills=kills,
+        decisions=len(acknowledged),
+        outcomes=sum(len(reported) for _, (_, reported) in acknowledged),
+        events=len(events),
+        lost=lost,
+        twice=sum(count > 1 for count in times.values()),
+        recomputed=report.recomputed,
+        snapshots=report.snapshots,
+        agrees=report.agrees and all(state == served for state in states),
+        fronts_differ=differ,
+        seconds=seconds,
+    )

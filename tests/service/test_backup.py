@@ -1,0 +1,67 @@
+"""Backup and restore as docs/service.md says, while decisions come in."""
+
+import sqlite3
+
+import pytest
+
+import conebandit as cb
+from conebandit.service.server import serving
+from conebandit.service.store import open_store
+from conebandit.service.verify import verify
+
+PHONE = {"age": 30, "device": "phone"}
+
+
+def backup_by_sqlite(path, copy):
+    source, target = sqlite3.connect(path), sqlite3.connect(copy)
+    source.backup(target)  # what .backup of the command sqlite3 does
+    source.close()
+    target.close()
+
+
+def backup_by_vacuum(path, copy):
+    source = sqlite3.connect(path)
+    source.execute("VACUUM INTO ?", (copy,))
+    source.close()
+
+
+def work(client, first, last):
+    made = client.decide_many("checkout", [PHONE] * (last - first), ids=[f"d{i}" for i in range(first, last)])
+    client.report_many("checkout", {m.id: {"revenue": float(m.id[1:])} for m in made})
+    return made
+
+
+def assert_restored(address, before):
+    """What was acknowledged before the backup is there, and the rest can be sent again."""
+    store = open_store(address)
+    with store.read() as session:
+        report = verify(session, "checkout")
+    store.close()
+    assert (report.agrees, report.decisions, report.recomputed) == (True, 50, 50)
+    with serving(address) as url, cb.Client(url) as client:
+        assert [client.decide("checkout", PHONE, id=m.id) for m in before[:3]] == before[:3]
+        work(client, 50, 60)
+        assert client.show("checkout")["events"] == 121
+
+
+@pytest.mark.parametrize("backup", [backup_by_sqlite, backup_by_vacuum])
+def test_sqlite(tmp_path, declaration, backup):
+    path, copy = str(tmp_path / "log.db"), str(tmp_path / "copy.db")
+    with serving(path) as url, cb.Client(url) as client:
+        client.create(declaration)
+        before = work(client, 0, 50)
+        backup(path, copy)
+        work(client, 50, 80)
+    assert_restored(copy, before)
+
+
+def test_postgres(postgres, declaration):
+    address, file = postgres.fresh_database("original"), postgres.folder / "backup.dump"
+    with serving(address) as url, cb.Client(url) as client:
+        client.create(declaration)
+        before = work(client, 0, 50)
+        postgres.run("pg_dump", *postgres.connection, "-Fc", "-f", file, "original")
+        work(client, 50, 80)
+    restored = postgres.fresh_database("restored")
+    postgres.run("pg_restore", *postgres.connection, "-d", "restored", file)
+    assert_restored(restored, before)
