@@ -14,7 +14,8 @@ L - 1 draws from the posterior, which are kept up to date by perturbed observati
     prior   (D,)          variance of the weights, in units of the amplitude of a metric
     scales  (4, M)        CENTRE and SPREAD of the rewards; NOISE and AMPLITUDE, variances in units of the spread
     relevance, lengths    (d,), share and position of the length scale of each coordinate; see ``spectral_fit``
-    levels  (2,)          CONSTANT, variance of the weight of the constant; TIE, see :func:`report`
+    levels  (6,)          CONSTANT, variance of the weight of the constant; TIE and PLAY_TIE, for reporting and
+                          for playing, see :func:`undominated`; from LEADS on see ``ConeKernel._learn_ties``
     counts  (K, M); data (n, d + M); chosen (n,); facets (F, M)
 
 Loops run along the last axis and add to a vector: the compiler can use vector instructions without changing the order
@@ -39,7 +40,7 @@ Bools = NDArray[np.bool_]
 
 OBSERVATIONS, NEXT_FIT, FITTED = 0, 1, 2
 CENTRE, SPREAD, NOISE, AMPLITUDE = 0, 1, 2, 3
-CONSTANT, TIE = 0, 1
+CONSTANT, TIE, PLAY_TIE, LEADS = 0, 1, 2, 3
 
 PAD = 0.15  # how far the cosines' box reaches beyond the unit cube on each side
 TEMPERATURE = 0.7  # deviation of the perturbations that choose an arm, in posterior deviations
@@ -96,16 +97,30 @@ def features_at(state: State, x: Floats, highest: int) -> Floats:
 
 
 @in_place
+def add_rows(total: Floats, shares: Floats, rows: Floats) -> None:
+    """Add ``shares[k] * rows[k]`` for k = 0, ... to ``total``, which may be shorter than the rows.
+
+    Four rows are added at once, so that ``total`` is read and written a quarter as often.
+    """
+    whole = shares.size - shares.size % 4
+    for k in range(0, whole, 4):
+        a, b, c, d = shares[k], shares[k + 1], shares[k + 2], shares[k + 3]
+        p, q, r, s = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
+        for i in range(total.size):
+            total[i] = (((total[i] + a * p[i]) + b * q[i]) + c * r[i]) + d * s[i]
+    for k in range(whole, shares.size):
+        share, row = shares[k], rows[k]
+        for i in range(total.size):
+            total[i] += share * row[i]
+
+
+@in_place
 def predict(weights: Floats, phi: Floats, values: Floats) -> None:
     """Write the prediction of every column of the weights into ``values`` (K, M, L), in units of the spread."""
-    arms, objectives, features, columns = weights.shape
-    for k in range(arms):
-        for m in range(objectives):
-            for c in range(columns):
-                values[k, m, c] = 0.0
-            for j in range(features):
-                for c in range(columns):
-                    values[k, m, c] += phi[j] * weights[k, m, j, c]
+    for k in range(weights.shape[0]):
+        for m in range(weights.shape[1]):
+            values[k, m, :] = 0.0
+            add_rows(values[k, m], phi, weights[k, m])
 
 
 @in_place
@@ -134,50 +149,56 @@ def believe(state: State, values: Floats, y: Floats, variances: Floats, scratch:
 
 
 @in_place
-def lead(y: Floats, variances: Floats, a: int, b: int) -> tuple[float, float]:
-    """By how many posterior deviations ``a`` is above ``b`` on the facet where it is least, and where it is most."""
-    least, most = np.inf, -np.inf
-    for j in range(y.shape[1]):
-        deviation = math.sqrt(variances[a, j] + variances[b, j])
-        rise = y[a, j] - y[b, j]
-        if deviation > 0.0:
-            t = rise / deviation
-        else:
-            t = np.inf if rise > 0.0 else (-np.inf if rise < 0.0 else 0.0)
-        least, most = min(least, t), max(most, t)
-    return least, most
+def tell_apart(variances: Floats, apart: Floats) -> None:
+    """Posterior deviation of the difference of every two arms on every facet: (K, F) -> (K, K, F)."""
+    for a in range(apart.shape[0]):
+        for b in range(apart.shape[1]):
+            for j in range(apart.shape[2]):
+                apart[a, b, j] = math.sqrt(variances[a, j] + variances[b, j])
 
 
 @in_place
-def report(y: Floats, variances: Floats, tie: float, reported: Bools) -> None:
-    """Arms held for undominated: none of those that a clearly different arm equals up to ``tie`` deviations.
+def undominated(y: Floats, apart: Floats, tie: float, flags: Bools) -> None:
+    """Flag arms held for undominated: none of those that a clearly different arm equals up to ``tie`` deviations.
 
-    With ``tie`` = 0 this is the front of the means. Where arms really tie in a metric (at a floor or ceiling, say), an
-    arm that is clearly worse in the others would still be on the front of the means half of the time.
+    With ``tie`` = 0 this is the front of ``y``. Where arms really tie in a metric (at a floor or ceiling, say), an arm
+    that is clearly worse in the others would still be on that front half of the time.
     """
-    arms = reported.size
     found = 0
-    for b in range(arms):
-        reported[b] = True
-        for a in range(arms):
-            if a != b:
-                least, most = lead(y, variances, a, b)
-                if least > -tie and (most > CLEARLY or least > 0.0):
-                    reported[b] = False
-                    break
-        found += reported[b]
+    for b in range(flags.size):
+        flags[b] = True
+        for a in range(flags.size):
+            if a != b and _beats(y, apart, tie, a, b):
+                flags[b] = False
+                break
+        found += flags[b]
     if found == 0:
-        reported[:] = True
-        keep_undominated(y, reported)
+        flags[:] = True
+        keep_undominated(y, flags)
 
 
 @in_place
-def in_the_running(y: Floats, variances: Floats, active: Bools) -> None:
+def _beats(y: Floats, apart: Floats, tie: float, a: int, b: int) -> bool:
+    above, clearly = True, False
+    for j in range(y.shape[1]):
+        rise = y[a, j] - y[b, j]
+        if rise < -tie * apart[a, b, j]:
+            return False
+        above &= rise > 0.0
+        clearly |= rise > CLEARLY * apart[a, b, j]
+    return above or clearly
+
+
+@in_place
+def in_the_running(y: Floats, apart: Floats, active: Bools) -> None:
     """Clear the flags of arms that another one beats on every facet by more than OUT posterior deviations."""
     for b in range(active.size):
         active[b] = True
         for a in range(active.size):
-            if a != b and lead(y, variances, a, b)[0] > OUT:
+            beaten = a != b
+            for j in range(y.shape[1]):
+                beaten &= y[a, j] - y[b, j] > OUT * apart[a, b, j]
+            if beaten:
                 active[b] = False
                 break
 
@@ -205,7 +226,7 @@ def perturb(values: Floats, key: np.uint64) -> None:
 
 
 @compiled
-def worthwhile(state: State, values: Floats, unsureness: Floats, y: Floats, worth: Bools) -> None:
+def worthwhile(state: State, values: Floats, apart: Floats, unsureness: Floats, y: Floats, worth: Bools) -> None:
     """Flag arms on the front of the predictions, and those whose expected gap is below what knowing them better saves.
 
     An arm that is misjudged, with chance q, distorts the front by about its distance to the nearest other arm of it.
@@ -228,8 +249,7 @@ def worthwhile(state: State, values: Floats, unsureness: Floats, y: Floats, wort
     for k in range(arms):
         nearby += 1.0 / max(unsureness[k], 1e-300)
     image(state, values, 0, y)
-    worth[:] = True
-    keep_undominated(y, worth)
+    undominated(y, apart, state.levels[TIE], worth)
     front = worth.copy()
     for k in range(arms):
         distance = _distance_to_others(state, values, front, size, k)
@@ -295,7 +315,15 @@ def cool(values: Floats) -> None:
 
 @in_place
 def pick(
-    state: State, values: Floats, unsureness: Floats, worth: Bools, u: float, y: Floats, flags: Bools, chances: Floats
+    state: State,
+    values: Floats,
+    apart: Floats,
+    unsureness: Floats,
+    worth: Bools,
+    u: float,
+    y: Floats,
+    flags: Bools,
+    chances: Floats,
 ) -> tuple[int, float]:
     """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
 
@@ -308,12 +336,10 @@ def pick(
     chances[:] = 0.0
     for c in range(1, columns):
         image(state, values, c, y)
-        flags[:] = True
-        keep_undominated(y, flags)
+        undominated(y, apart, state.levels[PLAY_TIE], flags)
         if not keep_common(flags, worth):
             image(state, values, 0, y)
-            flags[:] = True
-            keep_undominated(y, flags)
+            undominated(y, apart, state.levels[TIE], flags)
         if c % 2 == 0:
             least_known(flags, unsureness)
         if c == mine + 1:
@@ -346,8 +372,10 @@ def choose(
     y, scratch = np.empty((2, arms, state.facets.shape[0]))
     variances = np.empty_like(y)
     believe(state, values, y, variances, scratch)
-    report(y, variances, state.levels[TIE], reported)
-    in_the_running(y, variances, active)
+    apart = np.empty((arms, arms, y.shape[1]))
+    tell_apart(variances, apart)
+    undominated(y, apart, state.levels[TIE], reported)
+    in_the_running(y, apart, active)
     unsureness = np.zeros(arms)
     for k in range(arms):
         for m in range(objectives):
@@ -355,9 +383,9 @@ def choose(
                 unsureness[k] += (values[k, m, c] - values[k, m, 0]) ** 2 / state.scales[NOISE, m]
     perturb(values, mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS]))))
     worth = np.empty(arms, dtype=np.bool_)
-    worthwhile(state, values, unsureness, scratch, worth)
+    worthwhile(state, values, apart, unsureness, scratch, worth)
     cool(values)
-    return pick(state, values, unsureness, worth, uniform(seed, key), scratch, flags, np.empty(arms))
+    return pick(state, values, apart, unsureness, worth, uniform(seed, key), scratch, flags, np.empty(arms))
 
 
 @in_place
@@ -420,19 +448,16 @@ def condition(
     """Sherman-Morrison update of covariance, mean and draws; draws see the target plus or minus the noise."""
     features, columns = weights.shape
     gain[:] = 0.0
-    for j in range(features):
-        for i in range(features):
-            gain[i] += phi[j] * cov[j, i]
+    add_rows(gain, phi, cov)
     total = noise
     for j in range(features):
         total += phi[j] * gain[j]
     deviation = math.sqrt(noise)
-    error[0] = target
+    error[:] = 0.0
+    add_rows(error, phi, weights)
+    error[0] = target - error[0]
     for c in range(1, columns):
-        error[c] = target + (deviation if (signs >> np.uint64(c)) & np.uint64(1) else -deviation)
-    for j in range(features):
-        for c in range(columns):
-            error[c] -= phi[j] * weights[j, c]
+        error[c] = target + (deviation if (signs >> np.uint64(c)) & np.uint64(1) else -deviation) - error[c]
     for j in range(features):
         share = gain[j] / total
         for c in range(columns):

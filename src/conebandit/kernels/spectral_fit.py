@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.spectral import CENTRE, CLEARLY, PAD, SPREAD, State, believe, featurise, lead, predict
+from conebandit.kernels.spectral import CENTRE, CLEARLY, PAD, SPREAD, State, add_rows, believe, featurise, predict
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 LENGTHS = np.geomspace(0.05, 3.0, 14)  # length scales that are tried, in units of the box
 RELEVANCES = np.geomspace(1e-4, 10.0, 21)
@@ -40,123 +41,177 @@ def spectrum(highest: int) -> Floats:
 
 
 @compiled
-def sums(
-    parts: Ints, highest: int, data: Floats, chosen: Ints, n: int, scales: Floats, gram: Floats, cross: Floats
+def add_squares(
+    parts: Ints, highest: int, data: Floats, chosen: Ints, first: int, last: int, fresh: Bools, gram: Floats
 ) -> None:
-    """Add up phi phi' (K, M, D, D) and phi y (K, M, D) over the first n samples, for known metrics."""
-    arms, objectives, features = cross.shape
-    dim = data.shape[1] - objectives
-    table, phi = np.empty(1 + dim * highest), np.empty(features)
-    complete = np.zeros((arms, features, features))  # samples with all metrics known count for all of them
-    for t in range(n):
-        featurise(parts, data[t, :dim], table, phi)
+    """Add phi phi' over samples ``first``, ..., ``last`` - 1 to ``gram`` (K, M + 1, D, D), in its lower triangles.
+
+    Samples count in place m of the second axis if metric m is known, but in the last place, for all metrics at once, if
+    all are. Only entries are touched whose row or column is a ``fresh`` feature. Every entry is one sum in the order of
+    the samples, so that it does not matter in how many calls it was added up. Four samples of an arm are added at once:
+    an entry is then read and written once, not four times.
+    """
+    arms, places, features = gram.shape[:3]
+    dim, objectives = data.shape[1] - places + 1, places - 1
+    table, alone = np.empty(1 + dim * highest), np.empty((1, features))
+    queue, waiting = np.empty((arms, 4, features)), np.zeros(arms, dtype=np.int64)
+    columns = np.flatnonzero(fresh)
+    for t in range(first, last):
         k = chosen[t]
-        unknown = 0
+        known = 0
         for m in range(objectives):
-            if np.isnan(data[t, dim + m]):
-                unknown += 1
-            else:
-                target = (data[t, dim + m] - scales[CENTRE, m]) / scales[SPREAD, m]
-                for j in range(features):
-                    cross[k, m, j] += target * phi[j]
-        if unknown == 0:
-            _add_square(complete[k], phi)
-        elif unknown < objectives:
+            known += not np.isnan(data[t, dim + m])
+        if known == objectives:
+            featurise(parts, data[t, :dim], table, queue[k, waiting[k]])
+            waiting[k] += 1
+            if waiting[k] == 4:
+                _add_four(gram[k, objectives], queue[k], fresh, columns)
+                waiting[k] = 0
+        elif known > 0:
+            featurise(parts, data[t, :dim], table, alone[0])
             for m in range(objectives):
                 if not np.isnan(data[t, dim + m]):
-                    _add_square(gram[k, m], phi)
+                    _add_each(gram[k, m], alone, 1, fresh, columns)
     for k in range(arms):
-        for m in range(objectives):
-            for j in range(features):
-                for i in range(j + 1):
-                    gram[k, m, j, i] += complete[k, j, i]
-                    gram[k, m, i, j] = gram[k, m, j, i]
+        _add_each(gram[k, objectives], queue[k], waiting[k], fresh, columns)
 
 
 @in_place
-def _add_square(matrix: Floats, phi: Floats) -> None:
-    """Add phi phi' to the lower triangle."""
-    for j in range(phi.size):
-        for i in range(j + 1):
-            matrix[j, i] += phi[j] * phi[i]
+def _add_four(matrix: Floats, phi: Floats, fresh: Bools, columns: Ints) -> None:
+    """Add phi phi' of four samples, one after the other, in the lower triangle."""
+    p, q, r, s = phi[0], phi[1], phi[2], phi[3]
+    for j in range(matrix.shape[0]):
+        if fresh[j]:
+            for i in range(j + 1):
+                matrix[j, i] = (((matrix[j, i] + p[j] * p[i]) + q[j] * q[i]) + r[j] * r[i]) + s[j] * s[i]
+        else:
+            for i in columns:
+                if i < j:
+                    matrix[j, i] = (((matrix[j, i] + p[j] * p[i]) + q[j] * q[i]) + r[j] * r[i]) + s[j] * s[i]
+
+
+@in_place
+def _add_each(matrix: Floats, phi: Floats, rows: int, fresh: Bools, columns: Ints) -> None:
+    """Add phi phi' of some samples, in the lower triangle."""
+    for row in range(rows):
+        for j in range(matrix.shape[0]):
+            if fresh[j]:
+                for i in range(j + 1):
+                    matrix[j, i] += phi[row, j] * phi[row, i]
+            else:
+                for i in columns:
+                    if i < j:
+                        matrix[j, i] += phi[row, j] * phi[row, i]
 
 
 @compiled
-def posterior(
-    gram: Floats, cross: Floats, prior: Floats, noise: float, normals: Floats, cov: Floats, weights: Floats
-) -> None:
-    """Covariance, mean (column 0 of ``weights``) and draws, from standard ``normals`` (D, L - 1)."""
-    features, columns = weights.shape
-    root = np.empty((features, features))
+def add_targets(parts: Ints, highest: int, data: Floats, chosen: Ints, n: int, scales: Floats, cross: Floats) -> Floats:
+    """Add phi y over the first n samples to ``cross`` (K, M, D), y in units of the spread; gives sums of y^2, (M,)."""
+    objectives, features = cross.shape[1:]
+    dim = data.shape[1] - objectives
+    table, phi, squares = np.empty(1 + dim * highest), np.empty(features), np.zeros(objectives)
+    for t in range(n):
+        featurise(parts, data[t, :dim], table, phi)
+        for m in range(objectives):
+            target = (data[t, dim + m] - scales[CENTRE, m]) / scales[SPREAD, m]
+            if not np.isnan(target):
+                squares[m] += target * target
+                for j in range(features):
+                    cross[chosen[t], m, j] += target * phi[j]
+    return squares
+
+
+@compiled
+def factor(gram: Floats, known: Floats, prior: Floats, noise: float) -> Floats:
+    """Inverse of the upper triangular root of the posterior precision; ``gram`` + ``known`` are sums of phi phi'."""
+    features = prior.size
+    root, inverse = np.empty((features, features)), np.zeros((features, features))
     for j in range(features):
-        for i in range(features):
-            root[j, i] = gram[j, i] / noise
+        for i in range(j + 1):
+            root[i, j] = (gram[j, i] + known[j, i]) / noise
         root[j, j] += 1.0 / prior[j]
-    _cholesky(root)
-    inverse = np.zeros((features, features))
+    _cholesky(root, np.empty(features))
     _invert(root, inverse)
-    transposed = inverse.T.copy()
-    weights[:], cov[:] = 0.0, 0.0
+    return inverse
+
+
+@compiled
+def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, variances: Floats) -> None:
+    """Mean and variances of the weights."""
+    features = cross.size
+    transposed, solved = inverse.T.copy(), np.zeros(features)
+    mean[:], variances[:] = 0.0, 0.0
     for j in range(features):
-        for k in range(j, features):
-            for i in range(j + 1):
-                cov[j, i] += inverse[j, k] * transposed[k, i]
-            for c in range(1, columns):
-                weights[j, c] += inverse[j, k] * normals[k, c - 1]
+        target = cross[j] / noise
+        for i in range(j, features):
+            solved[i] += target * inverse[j, i]
+    for j in range(features):
+        for i in range(j + 1):
+            mean[i] += solved[j] * transposed[j, i]
+            variances[i] += transposed[j, i] * transposed[j, i]
+
+
+@compiled
+def posterior(inverse: Floats, mean: Floats, normals: Floats, cov: Floats, weights: Floats) -> None:
+    """Covariance, and the mean (column 0 of ``weights``) and draws from standard ``normals`` (D, L - 1)."""
+    features = mean.size
+    transposed = inverse.T.copy()
+    cov[:] = 0.0
+    for j in range(features):
+        weights[j, :] = mean[j]
+        add_rows(weights[j, 1:], inverse[j, j:], normals[j:])
+        add_rows(cov[j, : j + 1], inverse[j, j:], transposed[j:])
         for i in range(j):
             cov[i, j] = cov[j, i]
-    for j in range(features):
-        for i in range(features):
-            weights[i, 0] += cross[j] / noise * cov[j, i]
-    for j in range(features):
-        for c in range(1, columns):
-            weights[j, c] += weights[j, 0]
 
 
 @in_place
-def _cholesky(a: Floats) -> None:
-    """Replace the upper triangle of a positive definite matrix by R with R'R = a."""
+def _cholesky(a: Floats, column: Floats) -> None:
+    """Replace the upper triangle of a positive definite matrix by R with R'R = a; ``column`` is scratch."""
     n = a.shape[0]
     for j in range(n):
-        scale = 1.0 / math.sqrt(a[j, j])
-        for i in range(j, n):
-            a[j, i] *= scale
-        for k in range(j + 1, n):
-            factor = a[j, k]
-            for i in range(k, n):
-                a[k, i] -= factor * a[j, i]
+        for k in range(j):
+            column[k] = -a[k, j]
+        row = a[j, j:]
+        add_rows(row, column[:j], a[:j, j:])
+        scale = 1.0 / math.sqrt(row[0])
+        for i in range(row.size):
+            row[i] *= scale
 
 
 @in_place
 def _invert(root: Floats, inverse: Floats) -> None:
-    """Inverse of an upper triangular matrix, by back substitution; ``inverse`` comes as zeros."""
+    """Inverse of an upper triangular matrix, by back substitution; ``inverse`` comes as zeros, ``root`` is negated."""
     n = root.shape[0]
     for j in range(n - 1, -1, -1):
-        inverse[j, j] = 1.0
-        for k in range(j + 1, n):
-            factor = root[j, k]
-            for i in range(k, n):
-                inverse[j, i] -= factor * inverse[k, i]
-        scale = 1.0 / root[j, j]
-        for i in range(j, n):
-            inverse[j, i] *= scale
+        row, shares = inverse[j, j:], root[j, j:]
+        scale = 1.0 / shares[0]
+        for i in range(shares.size):
+            shares[i] = -shares[i]
+        for k in range(1, shares.size, 4):  # rows of the inverse begin at their diagonal
+            add_rows(row[k:], shares[k : k + 4], inverse[j + k : j + k + 4, j + k :])
+        row[0] = 1.0
+        for i in range(row.size):
+            row[i] *= scale
 
 
 @compiled
-def residuals(state: State, highest: int) -> Floats:
-    """Sum of squared errors of the posterior mean on all samples, for each metric, in units of the spread."""
-    objectives, dim = state.counts.shape[1], state.orders.shape[1]
-    table, phi = np.empty(1 + dim * highest), np.empty(state.parts.shape[0])
-    squares = np.zeros(objectives)
-    for t in range(state.size[0]):
-        featurise(state.parts, state.data[t, :dim], table, phi)
+def residuals(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
+    """Sum of squared errors of the posterior means (K, M, D) on all samples, for each metric, from sums."""
+    arms, objectives, features = weights.shape
+    left = squares.copy()
+    fitted = np.empty(features)
+    for k in range(arms):
         for m in range(objectives):
-            if not np.isnan(state.data[t, dim + m]):
-                error = (state.data[t, dim + m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
-                for j in range(phi.size):
-                    error -= phi[j] * state.weights[state.chosen[t], m, j, 0]
-                squares[m] += error * error
-    return squares
+            fitted[:] = 0.0
+            for j in range(features):
+                left[m] -= 2.0 * weights[k, m, j] * cross[k, m, j]
+                for i in range(j + 1):
+                    square = gram[k, m, j, i] + gram[k, objectives, j, i]
+                    fitted[i] += square * weights[k, m, j] * (1.0 if i == j else 2.0)
+            for j in range(features):
+                left[m] += fitted[j] * weights[k, m, j]
+    return np.maximum(left, 0.0)
 
 
 @compiled
@@ -199,18 +254,18 @@ def improve_prior(
 
 
 @compiled
-def tie_counts(state: State, highest: int, first: int) -> tuple[int, int, int]:
-    """Arms that nearly tie with one that is clearly better elsewhere, at the contexts of samples ``first`` and later.
+def tie_counts(state: State, highest: int, first: int) -> Floats:
+    """How arms compare with one that is clearly better elsewhere, at the contexts of samples ``first`` and later.
 
-    Returns how many are within one posterior deviation of it, on the facet that decides, how many between 2 and 4, and
-    how many beyond 2.
+    A lead is that of the closest such arm, in posterior deviations, on the facet that decides. Gives how many leads are
+    within 1, between 1 and 2, between 2 and 4, and beyond 2 of zero.
     """
     arms, objectives, features, columns = state.weights.shape
     dim = state.orders.shape[1]
     table, phi, values = np.empty(1 + dim * highest), np.empty(features), np.empty((arms, objectives, columns))
     y, scratch = np.empty((2, arms, state.facets.shape[0]))
     variances = np.empty_like(y)
-    near = far = decided = 0
+    near = mid = far = decided = 0
     for t in range(first, state.size[0]):
         featurise(state.parts, state.data[t, :dim], table, phi)
         predict(state.weights, phi, values)
@@ -219,10 +274,26 @@ def tie_counts(state: State, highest: int, first: int) -> tuple[int, int, int]:
             closest = -np.inf
             for a in range(arms):
                 if a != b:
-                    least, most = lead(y, variances, a, b)
+                    least, most = _lead(y, variances, a, b)
                     if most > CLEARLY:
                         closest = max(closest, least)
             near += abs(closest) < 1.0
+            mid += 1.0 < abs(closest) < 2.0
             far += 2.0 < abs(closest) < 4.0
-            decided += abs(closest) > 2.0
-    return near, far, decided
+            decided += 2.0 < abs(closest) < np.inf
+    return np.array([near, mid, far, decided], dtype=np.float64)
+
+
+@in_place
+def _lead(y: Floats, variances: Floats, a: int, b: int) -> tuple[float, float]:
+    """By how many posterior deviations ``a`` is above ``b`` on the facet where it is least, and where it is most."""
+    least, most = np.inf, -np.inf
+    for j in range(y.shape[1]):
+        deviation = math.sqrt(variances[a, j] + variances[b, j])
+        rise = y[a, j] - y[b, j]
+        if deviation > 0.0:
+            t = rise / deviation
+        else:
+            t = np.inf if rise > 0.0 else (-np.inf if rise < 0.0 else 0.0)
+        least, most = min(least, t), max(most, t)
+    return least, most

@@ -23,10 +23,14 @@ LAST_FIT = (
     250_000  # ... up to here: by then its prior has settled, and one more pass over the data would be a long pause
 )
 SMALL, STEPS = 2000, (5, 2)  # steps of the iteration on the prior, up to and beyond this many observations
+SPARE_FEATURES, PER_OBSERVATION = 32, 1.25  # most features: this many, and so many for each observation of an arm
 WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this cannot be learned yet
 SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
 MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
 TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
+PLAY_WEIGHT, PLAY_OFFSET, PLAY_SHARE = 2.2, 0.3, 0.5
+PLAY_WAIT = 200  # observations for each arm before ties are acted on
+TIE_SHAPE = 1.0, 1.2  # ties are not acted on below, and fully above, this ratio of leads within 1 to those in 1 to 2
 ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
 RECENT = 300  # contexts on which ties are counted
 
@@ -55,6 +59,18 @@ class KernelExplanation:
     lengths: FloatArray
     noise: FloatArray
     n_features: int
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Sums of products of the features ``parts`` over the first ``seen`` samples, for the next fit.
+
+    Not part of the state: without them the next fit adds up the same sums, in the same order, from the samples.
+    """
+
+    parts: NDArray[np.int64]
+    seen: int
+    gram: FloatArray
 
 
 class ConeKernel(CompiledPolicy):
@@ -105,6 +121,7 @@ class ConeKernel(CompiledPolicy):
         self._highest = int(kernels.highest_order(self.context_dim))
         self._density = fitting.spectrum(self._highest)
         self._candidates = _candidates(self.context_dim, self._highest)
+        self._kept: _Kept | None = None
 
     def _fresh_state(self) -> kernels.State:
         arms, metrics, dim = self.n_arms, self.n_objectives, self.context_dim
@@ -120,7 +137,7 @@ class ConeKernel(CompiledPolicy):
             scales=scales,
             relevance=np.full(dim, 1.0),
             lengths=np.full(dim, int(np.argmin(np.abs(fitting.LENGTHS - 0.4)))),
-            levels=np.array([4.0, 0.0]),
+            levels=np.array([4.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
             counts=np.zeros((arms, metrics), dtype=np.int64),
             data=np.zeros((0, dim + metrics)),
             chosen=np.zeros(0, dtype=np.int64),
@@ -134,25 +151,28 @@ class ConeKernel(CompiledPolicy):
         n = self.n_observations
         if n < self._state.size[kernels.NEXT_FIT]:
             return
-        normals = np.random.default_rng([int(self._seed), n])
-        for _ in range(STEPS[0] if n <= SMALL else STEPS[1]):
+        steps = STEPS[0] if n <= SMALL else STEPS[1]
+        variances = np.einsum("kmjj->kmj", self._state.covs)
+        for step in range(1, steps + 1):
             if self._state.size[kernels.FITTED]:
-                self._learn_prior()
+                self._learn_prior(variances)
             self._standardise()
-            self._fit(normals)
-        self._state.levels[kernels.TIE] = self._tie()
+            self._choose_features()
+            variances = self._fit(final=step == steps)
+        self._learn_ties()
         following = max(int(n * GROWTH), n + self.n_arms)
         self._state.size[kernels.NEXT_FIT] = following if following <= LAST_FIT else np.iinfo(np.int64).max
 
-    def _learn_prior(self) -> None:
+    def _learn_prior(self, variances: FloatArray) -> None:
         """One step of the iteration on noise, amplitudes, relevances and length scales, from the current posterior."""
         s = self._state
-        means, variances = s.weights[..., 0], np.einsum("kmjj->kmj", s.covs)
+        means = s.weights[..., 0]
         full = s.scales[kernels.AMPLITUDE][:, None] * s.prior  # (M, D)
         known = np.clip(1.0 - variances / full, 1e-6, 1.0)
         count = s.counts.sum(axis=0)
         freedom = np.maximum(count - known.sum(axis=(0, 2)), 0.2 * count)
-        noise = fitting.residuals(s, self._highest) / np.maximum(freedom, 1e-9)
+        gram, (cross, squares) = self._squares(), self._targets()
+        noise = fitting.residuals(gram, cross, squares, np.ascontiguousarray(means)) / np.maximum(freedom, 1e-9)
         s.scales[kernels.NOISE] = np.where(count > 0, np.maximum(noise, 1e-5), 0.5)
         varying = s.orders.any(axis=1)
         weighed = (means[:, :, varying] ** 2 / s.prior[varying]).sum(axis=(0, 2))
@@ -202,46 +222,90 @@ class ConeKernel(CompiledPolicy):
         prior[~orders.any(axis=1)] = s.levels[kernels.CONSTANT]
         return np.asarray(prior)
 
-    def _fit(self, normals: np.random.Generator) -> None:
-        """Choose the features that the data can tell apart, and compute the posterior from all samples."""
+    def _choose_features(self) -> None:
+        """Take the features that the data can tell apart; their weights are not fitted yet."""
         s = self._state
         prior = self._prior_of(self._candidates)
         ratio = self._ratio() * prior
         ratio[_is_sentinel(self._candidates)] += 1e6
         ratio[0] = np.inf  # the constant
-        size = min(int((ratio > WORTH_KEEPING).sum()), self.settings["n_features"])
+        most = min(
+            SPARE_FEATURES + int(PER_OBSERVATION * self.n_observations / self.n_arms), self.settings["n_features"]
+        )
+        size = min(int((ratio > WORTH_KEEPING).sum()), most)
         chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
-        orders, prior = self._candidates[chosen], prior[chosen]
+        orders = self._candidates[chosen]
         parts = _parts(orders, s.parts.shape[1], self._highest)
-        shape = (self.n_arms, self.n_objectives, size)
-        gram, cross = np.zeros((*shape, size)), np.zeros(shape)
-        fitting.sums(parts, self._highest, s.data, s.chosen, self.n_observations, s.scales, gram, cross)
-        covs, weights = np.empty_like(gram), np.empty((*shape, DRAWS + 1))
-        for k in range(self.n_arms):
-            for m in range(self.n_objectives):
-                full, noise = s.scales[kernels.AMPLITUDE, m] * prior, s.scales[kernels.NOISE, m]
-                z = normals.standard_normal((size, DRAWS))
-                fitting.posterior(gram[k, m], cross[k, m], full, noise, z, covs[k, m], weights[k, m])
-        self._state = s._replace(orders=orders, parts=parts, weights=weights, covs=covs, prior=prior)
-        self._state.size[kernels.FITTED] = 1
+        weights = np.zeros((self.n_arms, self.n_objectives, size, DRAWS + 1))
+        self._state = s._replace(orders=orders, parts=parts, weights=weights, prior=prior[chosen])
 
-    def _tie(self) -> float:
+    def _squares(self) -> FloatArray:
+        """Sums of products of features over the samples, see ``fitting.add_squares``; only what is new is added up."""
+        s, n, kept = self._state, self.n_observations, self._kept
+        size = len(s.orders)
+        gram = np.zeros((self.n_arms, self.n_objectives + 1, size, size))
+        fresh, seen = np.ones(size, dtype=np.bool_), 0
+        if kept is not None:
+            here, there = np.nonzero((s.parts[:, None] == kept.parts).all(axis=2))
+            if 2 * len(here) > size:
+                fresh[here], seen = False, kept.seen
+                gram[:, :, here[:, None], here] = kept.gram[:, :, there[:, None], there]
+        samples = (s.parts, self._highest, s.data, s.chosen)
+        if fresh.any():
+            fitting.add_squares(*samples, 0, seen, fresh, gram)
+        fitting.add_squares(*samples, seen, n, np.ones(size, dtype=np.bool_), gram)
+        self._kept = _Kept(s.parts, n, gram)
+        return gram
+
+    def _targets(self) -> tuple[FloatArray, FloatArray]:
+        """Sums over the samples of features times rewards (K, M, D), and of squared rewards (M,)."""
+        s = self._state
+        cross = np.zeros(s.weights.shape[:3])
+        squares = fitting.add_targets(s.parts, self._highest, s.data, s.chosen, self.n_observations, s.scales, cross)
+        return cross, squares
+
+    def _fit(self, final: bool) -> FloatArray:
+        """Posterior means of the weights from all samples; draws and covariances if ``final``. Gives the variances."""
+        s = self._state
+        gram, (cross, _) = self._squares(), self._targets()
+        arms, metrics, size, draws = s.weights.shape
+        variances = np.empty((arms, metrics, size))
+        covs = np.empty((arms, metrics, size, size)) if final else s.covs
+        normals = np.random.default_rng([int(self._seed), self.n_observations])
+        mean = np.empty(size)
+        for k in range(arms):
+            for m in range(metrics):
+                full, noise = s.scales[kernels.AMPLITUDE, m] * s.prior, s.scales[kernels.NOISE, m]
+                inverse = fitting.factor(gram[k, m], gram[k, metrics], full, noise)
+                fitting.posterior_mean(inverse, cross[k, m], noise, mean, variances[k, m])
+                s.weights[k, m, :, 0] = mean
+                if final:
+                    z = normals.standard_normal((size, draws - 1))
+                    fitting.posterior(inverse, mean, z, covs[k, m], s.weights[k, m])
+        self._state = s._replace(covs=covs)
+        self._state.size[kernels.FITTED] = 1
+        return variances
+
+    def _learn_ties(self) -> None:
         """How many posterior deviations an arm must be above another to be believed not to be tied with it.
 
-        If means vary freely, leads near 0 are no more frequent than others; an excess of them, with a normal law, is
-        ties (a two-groups model, Efron 2008). The lead at which both explanations are equally likely is the answer,
-        tempered, since a model that knows little sees ties everywhere: few leads are then clear of the noise.
+        What is reported and what is played use different answers: a tie that is believed in wrongly hides an arm from
+        the report until more is known, but from play for long. So for play leads are counted over several fits, twice
+        as many of them are expected near 0 without ties, and they must fall off as those of ties do.
         """
-        first = max(0, self.n_observations - RECENT)
-        near, far, decided = fitting.tie_counts(self._state, self._highest, first)
-        density = (far + 2.0) / 4.0  # of leads, in deviations
-        ties = max(0.0, (near - 2.0 * density) / 0.68)
-        lead = 0.0
-        while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
-            lead += 0.05
-        share = decided / ((self.n_observations - first) * self.n_arms)
-        lead *= float(np.clip((share - ENOUGH_DECIDED[0]) / (ENOUGH_DECIDED[1] - ENOUGH_DECIDED[0]), 0.0, 1.0))
-        return TIE_WEIGHT * lead - TIE_OFFSET
+        s, n = self._state, self.n_observations
+        first = max(0, n - RECENT)
+        near, mid, far, decided = fitting.tie_counts(s, self._highest, first) / ((n - first) * self.n_arms)
+        trust = _ramp(decided, ENOUGH_DECIDED)  # a model that knows little sees ties everywhere
+        report = TIE_WEIGHT * trust * _tied_below(near, far, 1.0) - TIE_OFFSET
+        smooth = s.levels[kernels.LEADS :]
+        smooth += 0.5 * (np.array([near, mid, far]) - smooth)
+        trust *= _ramp(smooth[0] / max(smooth[1], 1e-3), TIE_SHAPE)
+        play = 0.0
+        if n >= PLAY_WAIT * self.n_arms:  # earlier, arms held for tied would not be seen enough to prove it wrong
+            play = max(0.0, PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2], 2.0) - PLAY_OFFSET)
+        s.levels[kernels.TIE] = max(report, PLAY_SHARE * play) if play > 0.0 else report
+        s.levels[kernels.PLAY_TIE] = play
 
     # ---- what it knows ------------------------------------------------------------------------------------------
 
@@ -317,6 +381,26 @@ def _parts(orders: NDArray[np.int64], most: int, highest: int) -> NDArray[np.int
         coordinates = np.flatnonzero(row)
         parts[feature, : len(coordinates)] = 1 + coordinates * highest + row[coordinates] - 1
     return parts
+
+
+def _tied_below(near: float, far: float, peak: float) -> float:
+    """The lead, in deviations, below which a tie is the likelier explanation.
+
+    If means vary freely, leads near 0 are no more frequent than others, or ``peak`` times as frequent; an excess of
+    them, with a normal law, is ties (a two-groups model, Efron 2008). ``near`` and ``far`` are the shares of leads
+    within one deviation, and between two and four.
+    """
+    density = far / 4.0 + 2e-4  # of leads that are no ties
+    ties = max(0.0, (near - 2.0 * peak * density) / 0.68)
+    lead = 0.0
+    while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
+        lead += 0.05
+    return lead
+
+
+def _ramp(value: float, ends: tuple[float, float]) -> float:
+    """0 below the first of ``ends``, 1 above the second, linear between them."""
+    return min(1.0, max(0.0, (value - ends[0]) / (ends[1] - ends[0])))
 
 
 def _normal_density(x: float) -> float:
