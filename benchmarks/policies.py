@@ -22,7 +22,7 @@ from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian
 from report import Report
 
-ROUNDS, STEPS, TURNS = 20_000, 4000, 4
+ROUNDS, TURNS = 20_000, 4
 WANTED = {"tree, adaptive": (10.0, 25.0), "kernel": (60.0, 90.0)}  # microseconds: simulate, step by step
 HERE = Path(__file__).resolve().parent
 
@@ -46,12 +46,12 @@ def fastest(action: Callable[[], int]) -> float:
 def step_by_step(policy: Any, env: World) -> int:
     """Decide and observe, from the first round on, as a caller would."""
     learner, rng = policy.copy(), np.random.default_rng(0)
-    contexts = env.contexts(rng, STEPS, 0)
+    contexts = env.contexts(rng, ROUNDS, 0)
     outcomes = env.rewards(rng, env.means(contexts))
-    for i in range(STEPS):
+    for i in range(ROUNDS):
         arm = learner.decide(contexts[i], i).arm
         learner.observe(contexts[i], arm, outcomes[i, arm])
-    return STEPS
+    return ROUNDS
 
 
 def simulate(policy: Any, env: World) -> int:
