@@ -44,7 +44,7 @@ CONSTANT, TIE, PLAY_TIE, LEADS = 0, 1, 2, 3
 
 PAD = 0.15  # how far the cosines' box reaches beyond the unit cube on each side
 TEMPERATURE = 0.7  # deviation of the perturbations that choose an arm, in posterior deviations
-PRICE = 0.03  # what a wrong picture of the front costs beside a bad play, halved; see worthwhile
+PRICE = 0.025  # what a wrong picture of the front costs beside a bad play, halved; see worthwhile
 CLEARLY = 2.0  # posterior deviations by which arms must differ somewhere before a near tie elsewhere counts as one
 OUT = 4.0  # posterior deviations on every facet by which an arm must be beaten to be out of the running
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

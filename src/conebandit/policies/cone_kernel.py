@@ -29,6 +29,7 @@ SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep,
 MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
 TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
 PLAY_WEIGHT, PLAY_OFFSET, PLAY_SHARE = 2.2, 0.3, 0.5
+MOST_PLAY_TIE = 2.0  # within reach of the perturbations: an arm that is not tied is still tried now and then
 PLAY_WAIT = 200  # observations for each arm before ties are acted on
 TIE_SHAPE = 1.0, 1.2  # ties are not acted on below, and fully above, this ratio of leads within 1 to those in 1 to 2
 ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
@@ -303,7 +304,8 @@ class ConeKernel(CompiledPolicy):
         trust *= _ramp(smooth[0] / max(smooth[1], 1e-3), TIE_SHAPE)
         play = 0.0
         if n >= PLAY_WAIT * self.n_arms:  # earlier, arms held for tied would not be seen enough to prove it wrong
-            play = max(0.0, PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2], 2.0) - PLAY_OFFSET)
+            play = PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2], 2.0) - PLAY_OFFSET
+            play = min(max(play, 0.0), MOST_PLAY_TIE)
         s.levels[kernels.TIE] = max(report, PLAY_SHARE * play) if play > 0.0 else report
         s.levels[kernels.PLAY_TIE] = play
 
