@@ -244,17 +244,19 @@ class ConeKernel(CompiledPolicy):
         """Sums of products of features over the samples, see ``fitting.add_squares``; only what is new is added up."""
         s, n, kept = self._state, self.n_observations, self._kept
         size = len(s.orders)
-        gram = np.zeros((self.n_arms, self.n_objectives + 1, size, size))
-        fresh, seen = np.ones(size, dtype=np.bool_), 0
-        if kept is not None:
-            here, there = np.nonzero((s.parts[:, None] == kept.parts).all(axis=2))
-            if 2 * len(here) > size:
-                fresh[here], seen = False, kept.seen
-                gram[:, :, here[:, None], here] = kept.gram[:, :, there[:, None], there]
-        samples = (s.parts, self._highest, s.data, s.chosen)
-        if fresh.any():
-            fitting.add_squares(*samples, 0, seen, fresh, gram)
-        fitting.add_squares(*samples, seen, n, np.ones(size, dtype=np.bool_), gram)
+        samples, everything = (s.parts, self._highest, s.data, s.chosen), np.ones(size, dtype=np.bool_)
+        if kept is not None and np.array_equal(kept.parts, s.parts):  # no feature came or went: nothing to copy
+            gram, seen = kept.gram, kept.seen
+        else:
+            gram, seen = np.zeros((self.n_arms, self.n_objectives + 1, size, size)), 0
+            old = kept.parts if kept is not None else np.empty((0, s.parts.shape[1]))
+            here, there = np.nonzero((s.parts[:, None] == old).all(axis=2))
+            if kept is not None and 2 * len(here) > size:
+                gram[:, :, here[:, None], here], seen = kept.gram[:, :, there[:, None], there], kept.seen
+                fresh = everything.copy()
+                fresh[here] = False
+                fitting.add_squares(*samples, 0, seen, fresh, gram)
+        fitting.add_squares(*samples, seen, n, everything, gram)
         self._kept = _Kept(s.parts, n, gram)
         return gram
 
