@@ -84,7 +84,7 @@ def monitor() -> str:
     return (
         f"* The shift monitor raised a false alarm in at most {100 * max(r['false_alarms'] for r in alarms):.1f} % of "
         f"{alarms[0]['streams']} stationary streams of {alarms[0]['rounds']:,} contexts, and\n  costs at most "
-        f"{cost:.1f} microseconds a context ([delays](benchmarks/results/shift.md))."
+        f"{cost:.1f} microseconds a context on a quiet core ([delays](benchmarks/results/shift.md))."
     )
 
 
