@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels import spectral, spectral_fit
-from conebandit.kernels.spectral import AMPLITUDE, CENTRE, NOISE, SPREAD
-from conebandit.policies import cone_kernel
+from conebandit.kernels import spectral, spectral_choice, spectral_fit
+from conebandit.kernels.spectral_choice import AMPLITUDE, CENTRE, NOISE, SPREAD
+from conebandit.policies.kernel_sums import Sums
 from conebandit.simulate import step_by_step
 
 CONES = {
@@ -85,20 +85,37 @@ def test_posterior_is_that_of_all_samples(cone, dim):
 def test_sums_do_not_depend_on_what_was_kept():
     """Products of features over all samples, in pieces and with features that come and go, equal those in one go."""
     policy = trained(n=300, n_arms=2, dim=2)  # with metrics that are not known
-    kept = policy._kept
-    again = policy.copy()
-    assert kept is not None
-    assert again._kept is None
-    gram, whole = policy._squares(), again._squares()
-    assert kept.seen < 300, "part of the sums was kept"
-    np.testing.assert_array_equal(gram, whole)
+    assert 0 < policy._sums.seen < 300, "part of the sums is kept"
+    pieces, whole = policy._sums.of(policy._state), Sums().of(policy._state)
+    for one, other in zip(pieces, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    fewer, other_features = policy._state, Sums()
+    other_features.of(fewer._replace(parts=fewer.parts[:-3], weights=fewer.weights[:, :, :-3]))
+    assert other_features.seen == 300
+    for one, other in zip(other_features.of(policy._state), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
     s = policy.state()
-    policy._kept = cone_kernel._Kept(s["parts"][1:-1], 300, np.ascontiguousarray(gram[:, :, 1:-1, 1:-1]))
-    np.testing.assert_array_equal(policy._squares(), whole)
     phi, known = plain_features(s["orders"], s["data"][:, :2]), ~np.isnan(s["data"][:, 2:])
+    y = (s["data"][:, 2:] - s["scales"][CENTRE]) / s["scales"][SPREAD]
+    gram, cross, squares = whole
+    np.testing.assert_allclose(squares, np.nansum(y**2, axis=0))
     for k, m in itertools.product(range(2), range(2)):
         seen = (s["chosen"] == k) & known[:, m]
-        np.testing.assert_allclose(np.tril(whole[k, m] + whole[k, 2]), np.tril(phi[seen].T @ phi[seen]), atol=1e-9)
+        np.testing.assert_allclose(np.tril(gram[k, 0] + gram[k, 1 + m]), np.tril(phi[seen].T @ phi[seen]), atol=1e-9)
+        np.testing.assert_allclose(cross[k, m], phi[seen].T @ y[seen, m], atol=1e-9)
+
+
+def test_sums_begin_to_tell_metrics_apart_when_one_is_missing():
+    x, outcomes, keys = rounds(2, 2, 2, 400)
+    outcomes[:200] = np.nan_to_num(outcomes[:200], nan=0.3)
+    policy = cb.ConeKernel(2, CONES["orthant"], 2)
+    policy.run_chunk(x[:200], outcomes[:200], keys[:200])
+    assert policy._sums.of(policy._state)[0].shape[1] == 1, "all metrics of all samples are known"
+    policy.run_chunk(x[200:], outcomes[200:], keys[200:])
+    gram, cross, squares = policy._sums.of(policy._state)
+    assert gram.shape[1] == 3
+    for one, other in zip((gram, cross, squares), Sums().of(policy._state), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_residuals_are_those_of_the_samples():
@@ -107,12 +124,11 @@ def test_residuals_are_those_of_the_samples():
     phi, y = plain_features(s["orders"], s["data"][:, :2]), s["data"][:, 2:]
     errors = (y - s["scales"][CENTRE]) / s["scales"][SPREAD]
     errors = errors - np.einsum("nj,nmj->nm", phi, s["weights"][s["chosen"], :, :, 0])
-    cross, squares = policy._targets()
-    got = spectral_fit.residuals(policy._squares(), cross, squares, np.ascontiguousarray(s["weights"][..., 0]))
+    got = spectral_fit.residuals(*Sums().of(policy._state), np.ascontiguousarray(s["weights"][..., 0]))
     np.testing.assert_allclose(got, np.nansum(errors**2, axis=0), rtol=1e-9)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13, 21])
 def test_linear_algebra_equals_numpy(size):
     rng = np.random.default_rng(size)
     phi, prior = rng.normal(size=(20, size)), rng.uniform(0.1, 2.0, size)
@@ -120,12 +136,16 @@ def test_linear_algebra_equals_numpy(size):
     precision = phi.T @ phi / noise + np.diag(1 / prior)
     half = np.tril(phi[:8].T @ phi[:8]), np.tril(phi[8:].T @ phi[8:])
     inverse = spectral_fit.factor(*half, prior, noise)
-    np.testing.assert_allclose(inverse, np.linalg.inv(np.linalg.cholesky(precision)).T, atol=1e-10)
+    np.testing.assert_allclose(inverse[:size, :size], np.linalg.inv(np.linalg.cholesky(precision)).T, atol=1e-10)
     mean, variances = np.empty((2, size))
     spectral_fit.posterior_mean(inverse, cross, noise, mean, variances)
     cov = np.linalg.inv(precision)
     np.testing.assert_allclose(mean, cov @ cross / noise, atol=1e-10)
     np.testing.assert_allclose(variances, np.diag(cov), atol=1e-10)
+    normals, got, weights = rng.normal(size=(size, 4)), np.empty((size, size)), np.empty((size, 4))
+    spectral_fit.posterior(inverse, mean, normals, got, weights)
+    np.testing.assert_allclose(got, cov, atol=1e-10)
+    np.testing.assert_allclose(weights, mean[:, None] + inverse[:size, :size] @ normals, atol=1e-10)
 
 
 def test_draws_follow_the_posterior():
@@ -247,8 +267,8 @@ def test_report_equals_its_twin(tie):
     for _ in range(200):
         y, sd = rng.normal(size=(6, 2)), rng.uniform(0.05, 0.8, (6, 2))
         reported, apart = np.empty(6, dtype=np.bool_), np.empty((6, 6, 2))
-        spectral.tell_apart(sd**2, apart)
-        spectral.undominated(y, apart, tie, reported)
+        spectral_choice.tell_apart(sd**2, np.arange(6), apart)
+        spectral_choice.undominated(y[:, :, None], apart, tie, reported)
         expected = plain_report(y, sd, tie)
         assert expected.any()
         np.testing.assert_array_equal(reported, expected)
@@ -262,7 +282,7 @@ def test_explain_says_what_beats_an_arm():
     told = policy.explain([0.5])
     assert told.active == (0,)
     assert (told.eliminated[0].arm, told.eliminated[0].by) == (1, 0)
-    assert (told.eliminated[0].margins > spectral.OUT).all()
+    assert (told.eliminated[0].margins > spectral_choice.OUT).all()
 
 
 def test_bad_input_changes_nothing():
@@ -289,3 +309,61 @@ def test_default_policy_by_size():
     assert large.preset == "adaptive"
     with pytest.raises(ValueError, match="n_arms must be"):
         cb.default_policy(0, CONES["orthant"], 2)
+
+
+def plain_worth(means, y, front, *, unit, size, unsureness, nearby):
+    """The rule of ``worthwhile``, arm by arm; ``y`` (K, F, draws) are images, ``means`` (K, M) predictions."""
+    worth = []
+    for k in range(len(means)):
+        others = [a for a in range(len(means)) if a != k]
+        gaps = np.max([np.min((y[a] - y[k]) / unit[:, None], axis=0) for a in others], axis=0)
+        misjudged = min(np.mean(gaps <= 0), np.mean(gaps > 0))
+        far = [np.abs((means[a] - means[k]) / size).max() for a in others if front[a]]
+        saved = spectral_choice.PRICE * nearby * unsureness[k] * misjudged * min(far, default=0.0)
+        worth.append(front[k] or np.maximum(gaps, 0).mean() < saved)
+    return np.array(worth)
+
+
+@pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane", "scalar", "three"])
+def test_worthwhile_arms_equal_their_twin(cone):
+    rng, facets = np.random.default_rng(4), CONES[cone].facets
+    metrics, found = facets.shape[1], []
+    for _ in range(200):
+        scales = rng.uniform(0.2, 2.0, (4, metrics))
+        values = rng.normal(size=(5, metrics, 1)) + rng.uniform(0.1, 2) * rng.normal(size=(5, metrics, 9))
+        rewards = scales[CENTRE][:, None] + scales[SPREAD][:, None] * values
+        front, unsureness, nearby = rng.random(5) < 0.4, rng.uniform(0, 1, 5), rng.uniform(1, 1000)
+        y, worth = np.empty((5, len(facets), 9)), np.empty(5, dtype=np.bool_)
+        spectral_choice.see(facets, scales, values, y)
+        np.testing.assert_allclose(y, np.einsum("fm,kmc->kfc", facets, rewards), atol=1e-12)
+        spectral_choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth)
+        size = np.hypot(scales[CENTRE], scales[SPREAD])
+        given = {"unit": np.abs(facets) @ size, "size": size, "unsureness": unsureness, "nearby": nearby}
+        expected = plain_worth(rewards[:, :, 0], y[:, :, 1:], front, **given)
+        np.testing.assert_array_equal(worth, expected)
+        found += (worth & ~front).tolist()
+    assert any(found), "some arm is worthwhile without being on the front"
+
+
+@pytest.mark.parametrize("tie", [0.0, 0.8])
+def test_pick_equals_its_twin(tie):
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        y, sd = rng.normal(size=(5, 2, 1)) + rng.normal(size=(5, 2, 9)), rng.uniform(0.1, 1.0, (5, 2))
+        front, unsureness, apart = rng.random(5) < 0.5, rng.uniform(0, 1, 5), np.empty((5, 5, 2))
+        front[rng.integers(5)] = True
+        worth = front | (rng.random(5) < 0.5)
+        spectral_choice.tell_apart(sd**2, np.arange(5), apart)
+        chances, fronts = np.zeros(5), []
+        for c in range(1, 9):
+            kept = worth & plain_report(y[:, :, c], sd, tie)
+            kept = kept if kept.any() else front
+            if c % 2 == 0:
+                kept = np.arange(5) == np.argmax(np.where(kept, unsureness, -1.0))
+            fronts.append(np.flatnonzero(kept))
+            chances[kept] += 1 / (8 * kept.sum())
+        for u in rng.random(5):
+            arm, chance = spectral_choice.pick(y, apart, tie, unsureness, front, worth, u)
+            those = fronts[int(8 * u)]
+            assert arm == those[int((8 * u - int(8 * u)) * len(those))]
+            assert chance == pytest.approx(chances[arm])

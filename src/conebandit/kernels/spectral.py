@@ -30,25 +30,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from conebandit.kernels import spectral_choice as choice
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.fronts import draw, keep_undominated
+from conebandit.kernels.fronts import draw
 from conebandit.kernels.rng import hash_vector, mix, uniform
+from conebandit.kernels.spectral_choice import CENTRE, GOLDEN, NOISE, SPREAD
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 OBSERVATIONS, NEXT_FIT, FITTED = 0, 1, 2
-CENTRE, SPREAD, NOISE, AMPLITUDE = 0, 1, 2, 3
 CONSTANT, TIE, PLAY_TIE, LEADS = 0, 1, 2, 3
 
 PAD = 0.15  # how far the cosines' box reaches beyond the unit cube on each side
-TEMPERATURE = 0.7  # deviation of the perturbations that choose an arm, in posterior deviations
-PRICE = 0.025  # what a wrong picture of the front costs beside a bad play, halved; see worthwhile
-CLEARLY = 2.0  # posterior deviations by which arms must differ somewhere before a near tie elsewhere counts as one
-OUT = 4.0  # posterior deviations on every facet by which an arm must be beaten to be out of the running
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_LOW = np.uint64(0xFFFF)
 
 
 class State(NamedTuple):
@@ -123,242 +118,13 @@ def predict(weights: Floats, phi: Floats, values: Floats) -> None:
             add_rows(values[k, m], phi, weights[k, m])
 
 
-@in_place
-def image(state: State, values: Floats, column: int, y: Floats) -> None:
-    """Images on the facets (K, F) of one column of predictions."""
-    for k in range(y.shape[0]):
-        for j in range(y.shape[1]):
-            total = 0.0
-            for m in range(values.shape[1]):
-                metric = state.scales[CENTRE, m] + state.scales[SPREAD, m] * values[k, m, column]
-                total += state.facets[j, m] * metric
-            y[k, j] = total
-
-
-@in_place
-def believe(state: State, values: Floats, y: Floats, variances: Floats, scratch: Floats) -> None:
-    """Image of the posterior mean on the facets, and its variances, from the spread of the draws."""
-    image(state, values, 0, y)
-    variances[:] = 0.0
-    draws = values.shape[2] - 1
-    for c in range(1, draws + 1):
-        image(state, values, c, scratch)
-        for k in range(y.shape[0]):
-            for j in range(y.shape[1]):
-                variances[k, j] += (scratch[k, j] - y[k, j]) ** 2 / draws
-
-
-@in_place
-def tell_apart(variances: Floats, apart: Floats) -> None:
-    """Posterior deviation of the difference of every two arms on every facet: (K, F) -> (K, K, F)."""
-    for a in range(apart.shape[0]):
-        for b in range(apart.shape[1]):
-            for j in range(apart.shape[2]):
-                apart[a, b, j] = math.sqrt(variances[a, j] + variances[b, j])
-
-
-@in_place
-def undominated(y: Floats, apart: Floats, tie: float, flags: Bools) -> None:
-    """Flag arms held for undominated: none of those that a clearly different arm equals up to ``tie`` deviations.
-
-    With ``tie`` = 0 this is the front of ``y``. Where arms really tie in a metric (at a floor or ceiling, say), an arm
-    that is clearly worse in the others would still be on that front half of the time.
-    """
-    found = 0
-    for b in range(flags.size):
-        flags[b] = True
-        for a in range(flags.size):
-            if a != b and _beats(y, apart, tie, a, b):
-                flags[b] = False
-                break
-        found += flags[b]
-    if found == 0:
-        flags[:] = True
-        keep_undominated(y, flags)
-
-
-@in_place
-def _beats(y: Floats, apart: Floats, tie: float, a: int, b: int) -> bool:
-    above, clearly = True, False
-    for j in range(y.shape[1]):
-        rise = y[a, j] - y[b, j]
-        if rise < -tie * apart[a, b, j]:
-            return False
-        above &= rise > 0.0
-        clearly |= rise > CLEARLY * apart[a, b, j]
-    return above or clearly
-
-
-@in_place
-def in_the_running(y: Floats, apart: Floats, active: Bools) -> None:
-    """Clear the flags of arms that another one beats on every facet by more than OUT posterior deviations."""
-    for b in range(active.size):
-        active[b] = True
-        for a in range(active.size):
-            beaten = a != b
-            for j in range(y.shape[1]):
-                beaten &= y[a, j] - y[b, j] > OUT * apart[a, b, j]
-            if beaten:
-                active[b] = False
-                break
-
-
-@in_place
-def perturb(values: Floats, key: np.uint64) -> None:
-    """Replace the draws by the mean plus fresh noise of their variance, hashed from ``key``.
-
-    Fresh noise explores more than a few fixed draws can, and as it does not depend on the key of the decision, the
-    chance of every arm is known. Four uniform numbers out of 64 bits add up to nearly a normal one.
-    """
-    arms, objectives, columns = values.shape
-    bits = key
-    for k in range(arms):
-        for m in range(objectives):
-            variance = 0.0
-            for c in range(1, columns):
-                variance += (values[k, m, c] - values[k, m, 0]) ** 2
-            scale = math.sqrt(3.0 * variance / (columns - 1)) / 65536.0
-            for c in range(1, columns):
-                bits = mix(bits + _GOLDEN)
-                total = float(bits & _LOW) + float((bits >> np.uint64(16)) & _LOW)
-                total += float((bits >> np.uint64(32)) & _LOW) + float(bits >> np.uint64(48))
-                values[k, m, c] = values[k, m, 0] + scale * (total - 131070.0)
-
-
-@compiled
-def worthwhile(state: State, values: Floats, apart: Floats, unsureness: Floats, y: Floats, worth: Bools) -> None:
-    """Flag arms on the front of the predictions, and those whose expected gap is below what knowing them better saves.
-
-    An arm that is misjudged, with chance q, distorts the front by about its distance to the nearest other arm of it.
-    One more observation lowers q by a share of v_k / (2 sigma^2), for about as many contexts as were seen nearby, the
-    sum over arms of sigma^2 / v. Gaps and distances are relative to the typical size of each metric.
-    """
-    arms, objectives, columns = values.shape
-    size, unit = np.empty(objectives), np.zeros(y.shape[1])
-    for m in range(objectives):
-        size[m] = math.hypot(state.scales[CENTRE, m], state.scales[SPREAD, m])
-        for j in range(unit.size):
-            unit[j] += abs(state.facets[j, m]) * size[m]
-    on, gaps, nearby = np.zeros(arms), np.zeros(arms), 0.0
-    for c in range(1, columns):
-        image(state, values, c, y)
-        for k in range(arms):
-            gap = _gap(y, unit, k)
-            on[k] += (gap <= 0.0) / (columns - 1)
-            gaps[k] += max(gap, 0.0) / (columns - 1)
-    for k in range(arms):
-        nearby += 1.0 / max(unsureness[k], 1e-300)
-    image(state, values, 0, y)
-    undominated(y, apart, state.levels[TIE], worth)
-    front = worth.copy()
-    for k in range(arms):
-        distance = _distance_to_others(state, values, front, size, k)
-        misjudged = min(on[k], 1.0 - on[k])
-        worth[k] |= gaps[k] < PRICE * nearby * unsureness[k] * misjudged * distance
-
-
-@in_place
-def _gap(y: Floats, unit: Floats, k: int) -> float:
-    """By how much ``k`` is beaten on every facet by the arm that beats it most; not positive if none does."""
-    worst = -np.inf
-    for a in range(y.shape[0]):
-        if a != k:
-            least = np.inf
-            for j in range(unit.size):
-                least = min(least, (y[a, j] - y[k, j]) / unit[j])
-            worst = max(worst, least)
-    return worst
-
-
-@in_place
-def _distance_to_others(state: State, values: Floats, front: Bools, size: Floats, k: int) -> float:
-    """Distance of the prediction of ``k`` to the nearest other arm of a front, 0 if there is none."""
-    nearest = np.inf
-    for a in range(front.size):
-        if front[a] and a != k:
-            far = 0.0
-            for m in range(size.size):
-                far = max(far, abs(values[a, m, 0] - values[k, m, 0]) * state.scales[SPREAD, m] / size[m])
-            nearest = min(nearest, far)
-    return nearest if nearest < np.inf else 0.0
-
-
-@in_place
-def least_known(flags: Bools, unsureness: Floats) -> None:
-    """Keep only the flagged arm about which least is known."""
-    best = -1
-    for k in range(flags.size):
-        if flags[k] and (best < 0 or unsureness[k] > unsureness[best]):
-            best = k
-    for k in range(flags.size):
-        flags[k] = k == best
-
-
-@in_place
-def keep_common(flags: Bools, others: Bools) -> bool:
-    """Clear flags that the others do not have; whether any is left."""
-    left = False
-    for k in range(flags.size):
-        flags[k] &= others[k]
-        left |= flags[k]
-    return left
-
-
-@in_place
-def cool(values: Floats) -> None:
-    """Shrink perturbations to the temperature at which arms are chosen."""
-    for k in range(values.shape[0]):
-        for m in range(values.shape[1]):
-            for c in range(1, values.shape[2]):
-                values[k, m, c] = values[k, m, 0] + TEMPERATURE * (values[k, m, c] - values[k, m, 0])
-
-
-@in_place
-def pick(
-    state: State,
-    values: Floats,
-    apart: Floats,
-    unsureness: Floats,
-    worth: Bools,
-    u: float,
-    y: Floats,
-    flags: Bools,
-    chances: Floats,
-) -> tuple[int, float]:
-    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
-
-    Returns it with its chance. A front without a worthwhile arm is replaced by the front of the predictions.
-    """
-    arms, columns = values.shape[0], values.shape[2]
-    draws = columns - 1
-    mine = int(u * draws)
-    arm = 0
-    chances[:] = 0.0
-    for c in range(1, columns):
-        image(state, values, c, y)
-        undominated(y, apart, state.levels[PLAY_TIE], flags)
-        if not keep_common(flags, worth):
-            image(state, values, 0, y)
-            undominated(y, apart, state.levels[TIE], flags)
-        if c % 2 == 0:
-            least_known(flags, unsureness)
-        if c == mine + 1:
-            arm, _ = draw(flags, u * draws - mine)
-        size = 0
-        for k in range(arms):
-            size += flags[k]
-        for k in range(arms):
-            if flags[k]:
-                chances[k] += 1.0 / (size * draws)
-    return arm, chances[arm]
-
-
 @compiled
 def choose(
     state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
 ) -> tuple[int, float]:
     """An arm on the front of perturbed predictions; before the first fit, one of those seen least."""
     arms, objectives, _, columns = state.weights.shape
+    facets, scales = state.facets, state.scales
     active[:] = True
     flags = np.empty(arms, dtype=np.bool_)
     if state.size[FITTED] == 0:
@@ -369,23 +135,31 @@ def choose(
         return draw(flags, uniform(seed, key))
     values = np.empty((arms, objectives, columns))
     predict(state.weights, features_at(state, x, highest_order(x.size)), values)
-    y, scratch = np.empty((2, arms, state.facets.shape[0]))
-    variances = np.empty_like(y)
-    believe(state, values, y, variances, scratch)
-    apart = np.empty((arms, arms, y.shape[1]))
-    tell_apart(variances, apart)
-    undominated(y, apart, state.levels[TIE], reported)
-    in_the_running(y, apart, active)
-    unsureness = np.zeros(arms)
+    y, variances = np.empty((arms, facets.shape[0], columns)), np.empty((arms, facets.shape[0]))
+    choice.see(facets, scales, values, y)
+    choice.spread_of_draws(y, variances)
+    few = choice.in_the_running(y, variances, active)
+    apart, front, worth = np.empty((few.size, few.size, facets.shape[0])), active[few], active[few]
+    choice.tell_apart(variances, few, apart)
+    unsure = np.empty((arms, objectives))
+    choice.spread_of_draws(values, unsure)
+    unsureness, nearby = np.zeros(arms), 0.0
     for k in range(arms):
         for m in range(objectives):
-            for c in range(1, columns):
-                unsureness[k] += (values[k, m, c] - values[k, m, 0]) ** 2 / state.scales[NOISE, m]
-    perturb(values, mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS]))))
-    worth = np.empty(arms, dtype=np.bool_)
-    worthwhile(state, values, apart, unsureness, scratch, worth)
-    cool(values)
-    return pick(state, values, apart, unsureness, worth, uniform(seed, key), scratch, flags, np.empty(arms))
+            unsureness[k] += unsure[k, m] / scales[NOISE, m]
+        nearby += 1.0 / max(unsureness[k], 1e-300)
+    values, y, unsure, unsureness = values[few], y[few], unsure[few], unsureness[few]
+    choice.undominated(y, apart, state.levels[TIE], front)
+    reported[:] = False
+    reported[few] = front
+    choice.perturb(
+        values, unsure, mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    )
+    choice.see(facets, scales, values, y)
+    choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth)
+    choice.cool(y)
+    arm, chance = choice.pick(y, apart, state.levels[PLAY_TIE], unsureness, front, worth, uniform(seed, key))
+    return few[arm], chance
 
 
 @in_place
@@ -428,7 +202,7 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
             state.counts[arm, m] += 1
             if state.size[FITTED] == 1:
                 target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
-                signs = mix(np.uint64(sample) * _GOLDEN + np.uint64(m))
+                signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
                 condition(
                     state.weights[arm, m], state.covs[arm, m], phi, target, state.scales[NOISE, m], signs, gain, error
                 )

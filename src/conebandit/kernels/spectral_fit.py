@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.spectral import CENTRE, CLEARLY, PAD, SPREAD, State, add_rows, believe, featurise, predict
+from conebandit.kernels.spectral import PAD, State, add_rows, featurise, predict
+from conebandit.kernels.spectral_choice import CLEARLY, see, spread_of_draws
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,18 +42,29 @@ def spectrum(highest: int) -> Floats:
 
 
 @compiled
-def add_squares(
-    parts: Ints, highest: int, data: Floats, chosen: Ints, first: int, last: int, fresh: Bools, gram: Floats
+def add_samples(
+    parts: Ints,
+    highest: int,
+    data: Floats,
+    chosen: Ints,
+    first: int,
+    last: int,
+    fresh: Bools,
+    origin: Floats,
+    gram: Floats,
+    cross: Floats,
 ) -> None:
-    """Add phi phi' over samples ``first``, ..., ``last`` - 1 to ``gram`` (K, M + 1, D, D), in its lower triangles.
+    """Add samples ``first``, ..., ``last`` - 1 to the sums that a fit needs.
 
-    Samples count in place m of the second axis if metric m is known, but in the last place, for all metrics at once, if
-    all are. Only entries are touched whose row or column is a ``fresh`` feature. Every entry is one sum in the order of
-    the samples, so that it does not matter in how many calls it was added up. Four samples of an arm are added at once:
-    an entry is then read and written once, not four times.
+    These are the sums of phi phi' in ``gram`` (K, P, D, D), in its lower triangles, and those of phi times reward minus
+    ``origin`` in ``cross`` (K, M, D). Samples of which all metrics are known count in place 0 of the second axis of
+    ``gram``, for all metrics at once; others in place 1 + m if metric m is known. Only entries are touched whose row or
+    column is a ``fresh`` feature. Every entry is one sum in the order of the samples, so that it does not matter in how
+    many calls it was added up. Four samples of an arm are added at once: an entry is then read and written once, not
+    four times.
     """
-    arms, places, features = gram.shape[:3]
-    dim, objectives = data.shape[1] - places + 1, places - 1
+    arms, objectives, features = cross.shape
+    dim = data.shape[1] - objectives
     table, alone = np.empty(1 + dim * highest), np.empty((1, features))
     queue, waiting = np.empty((arms, 4, features)), np.zeros(arms, dtype=np.int64)
     columns = np.flatnonzero(fresh)
@@ -61,33 +73,54 @@ def add_squares(
         known = 0
         for m in range(objectives):
             known += not np.isnan(data[t, dim + m])
+        if known == 0:
+            continue
+        phi = queue[k, waiting[k]] if known == objectives else alone[0]
+        featurise(parts, data[t, :dim], table, phi)
+        for m in range(objectives):
+            target = data[t, dim + m] - origin[m]
+            if not np.isnan(target):
+                for j in columns:
+                    cross[k, m, j] += target * phi[j]
+                if known < objectives:
+                    _add_each(gram[k, 1 + m], alone, 1, fresh, columns)
         if known == objectives:
-            featurise(parts, data[t, :dim], table, queue[k, waiting[k]])
             waiting[k] += 1
             if waiting[k] == 4:
-                _add_four(gram[k, objectives], queue[k], fresh, columns)
+                _add_four(gram[k, 0], queue[k], fresh, columns)
                 waiting[k] = 0
-        elif known > 0:
-            featurise(parts, data[t, :dim], table, alone[0])
-            for m in range(objectives):
-                if not np.isnan(data[t, dim + m]):
-                    _add_each(gram[k, m], alone, 1, fresh, columns)
     for k in range(arms):
-        _add_each(gram[k, objectives], queue[k], waiting[k], fresh, columns)
+        _add_each(gram[k, 0], queue[k], waiting[k], fresh, columns)
 
 
 @in_place
 def _add_four(matrix: Floats, phi: Floats, fresh: Bools, columns: Ints) -> None:
     """Add phi phi' of four samples, one after the other, in the lower triangle."""
     p, q, r, s = phi[0], phi[1], phi[2], phi[3]
-    for j in range(matrix.shape[0]):
+    if columns.size == fresh.size:
+        for j in range(0, fresh.size - 1, 2):
+            _add_to_two(matrix[j, : j + 1], matrix[j + 1, : j + 1], _four(phi, j), _four(phi, j + 1), p, q, r, s)
+            matrix[j + 1, j + 1] = _add_products(matrix[j + 1, j + 1], phi, j + 1, j + 1)
+        j = fresh.size - 1
+        if j % 2 == 0:
+            for i in range(j + 1):
+                matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
+        return
+    for j in range(fresh.size):
         if fresh[j]:
             for i in range(j + 1):
-                matrix[j, i] = (((matrix[j, i] + p[j] * p[i]) + q[j] * q[i]) + r[j] * r[i]) + s[j] * s[i]
+                matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
         else:
             for i in columns:
                 if i < j:
-                    matrix[j, i] = (((matrix[j, i] + p[j] * p[i]) + q[j] * q[i]) + r[j] * r[i]) + s[j] * s[i]
+                    matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
+
+
+@in_place
+def _add_products(total: float, phi: Floats, j: int, i: int) -> float:
+    for row in range(4):
+        total += phi[row, j] * phi[row, i]
+    return total
 
 
 @in_place
@@ -104,33 +137,49 @@ def _add_each(matrix: Floats, phi: Floats, rows: int, fresh: Bools, columns: Int
                         matrix[j, i] += phi[row, j] * phi[row, i]
 
 
-@compiled
-def add_targets(parts: Ints, highest: int, data: Floats, chosen: Ints, n: int, scales: Floats, cross: Floats) -> Floats:
-    """Add phi y over the first n samples to ``cross`` (K, M, D), y in units of the spread; gives sums of y^2, (M,)."""
-    objectives, features = cross.shape[1:]
-    dim = data.shape[1] - objectives
-    table, phi, squares = np.empty(1 + dim * highest), np.empty(features), np.zeros(objectives)
-    for t in range(n):
-        featurise(parts, data[t, :dim], table, phi)
-        for m in range(objectives):
-            target = (data[t, dim + m] - scales[CENTRE, m]) / scales[SPREAD, m]
-            if not np.isnan(target):
-                squares[m] += target * target
-                for j in range(features):
-                    cross[chosen[t], m, j] += target * phi[j]
-    return squares
+@in_place
+def _four(a: Floats, j: int) -> tuple[float, float, float, float]:
+    """Column ``j`` of four rows."""
+    return a[0, j], a[1, j], a[2, j], a[3, j]
+
+
+@in_place
+def _add_to_two(
+    one: Floats,
+    other: Floats,
+    a: tuple[float, float, float, float],
+    b: tuple[float, float, float, float],
+    p: Floats,
+    q: Floats,
+    r: Floats,
+    s: Floats,
+) -> None:
+    """Add four rows with weights ``a`` to ``one`` and with weights ``b`` to ``other``, which may be shorter than they.
+
+    This is where fits spend their time: of each number that is read, all is made before the next one is read.
+    """
+    for i in range(one.size):
+        x, y, z, w = p[i], q[i], r[i], s[i]
+        one[i] = (((one[i] + a[0] * x) + a[1] * y) + a[2] * z) + a[3] * w
+        other[i] = (((other[i] + b[0] * x) + b[1] * y) + b[2] * z) + b[3] * w
 
 
 @compiled
-def factor(gram: Floats, known: Floats, prior: Floats, noise: float) -> Floats:
-    """Inverse of the upper triangular root of the posterior precision; ``gram`` + ``known`` are sums of phi phi'."""
+def factor(complete: Floats, partial: Floats, prior: Floats, noise: float) -> Floats:
+    """Inverse of the upper triangular root of the posterior precision; its arguments' sum is that of all phi phi'.
+
+    Has a multiple of four rows; those beyond the number of features are of no meaning.
+    """
     features = prior.size
-    root, inverse = np.empty((features, features)), np.zeros((features, features))
+    padded = -(-features // 4) * 4
+    root, inverse = np.zeros((padded, padded)), np.zeros((padded, padded))
     for j in range(features):
         for i in range(j + 1):
-            root[i, j] = (gram[j, i] + known[j, i]) / noise
+            root[i, j] = (complete[j, i] + partial[j, i]) / noise
         root[j, j] += 1.0 / prior[j]
-    _cholesky(root, np.empty(features))
+    for j in range(features, padded):
+        root[j, j] = 1.0
+    _cholesky(root)
     _invert(root, inverse)
     return inverse
 
@@ -142,9 +191,9 @@ def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, v
     transposed, solved = inverse.T.copy(), np.zeros(features)
     mean[:], variances[:] = 0.0, 0.0
     for j in range(features):
-        target = cross[j] / noise
-        for i in range(j, features):
-            solved[i] += target * inverse[j, i]
+        target, row, rest = cross[j] / noise, inverse[j, j:], solved[j:]
+        for i in range(rest.size):
+            rest[i] += target * row[i]
     for j in range(features):
         for i in range(j + 1):
             mean[i] += solved[j] * transposed[j, i]
@@ -153,51 +202,88 @@ def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, v
 
 @compiled
 def posterior(inverse: Floats, mean: Floats, normals: Floats, cov: Floats, weights: Floats) -> None:
-    """Covariance, and the mean (column 0 of ``weights``) and draws from standard ``normals`` (D, L - 1)."""
+    """Covariance, and the mean and draws: column 0 of ``normals`` (D, L) is 0, the others are standard normal."""
     features = mean.size
-    transposed = inverse.T.copy()
-    cov[:] = 0.0
+    transposed, padded = inverse.T.copy(), np.zeros_like(inverse)
+    for first in range(0, padded.shape[0], 4):
+        rows = transposed[first : first + 4]
+        p, q, r, s = rows[0], rows[1], rows[2], rows[3]
+        for j in range(0, first + 4, 2):
+            _add_to_two(padded[j, : j + 2], padded[j + 1, : j + 2], _four(rows, j), _four(rows, j + 1), p, q, r, s)
     for j in range(features):
         weights[j, :] = mean[j]
-        add_rows(weights[j, 1:], inverse[j, j:], normals[j:])
-        add_rows(cov[j, : j + 1], inverse[j, j:], transposed[j:])
-        for i in range(j):
-            cov[i, j] = cov[j, i]
+        add_rows(weights[j], inverse[j, j:features], normals[j:])
+        for i in range(j + 1):
+            cov[j, i] = padded[j, i]
+            cov[i, j] = padded[j, i]
 
 
 @in_place
-def _cholesky(a: Floats, column: Floats) -> None:
-    """Replace the upper triangle of a positive definite matrix by R with R'R = a; ``column`` is scratch."""
+def _cholesky(a: Floats) -> None:
+    """Replace the upper triangle of a positive definite matrix by R with R'R = a; below it, entries lose their meaning.
+
+    The number of rows is a multiple of four. When four rows are done, all others are rid of them.
+    """
     n = a.shape[0]
-    for j in range(n):
-        for k in range(j):
-            column[k] = -a[k, j]
-        row = a[j, j:]
-        add_rows(row, column[:j], a[:j, j:])
-        scale = 1.0 / math.sqrt(row[0])
-        for i in range(row.size):
-            row[i] *= scale
+    for first in range(0, n, 4):
+        for j in range(first, first + 4):
+            row = a[j, j:]
+            for k in range(first, j):
+                share, done = a[k, j], a[k, j:]
+                for i in range(row.size):
+                    row[i] -= share * done[i]
+            scale = 1.0 / math.sqrt(row[0])
+            for i in range(row.size):
+                row[i] *= scale
+        p, q, r, s = a[first], a[first + 1], a[first + 2], a[first + 3]
+        for j in range(first + 4, n, 2):
+            one, other = (-p[j], -q[j], -r[j], -s[j]), (-p[j + 1], -q[j + 1], -r[j + 1], -s[j + 1])
+            _add_to_two(a[j, j:], a[j + 1, j:], one, other, p[j:], q[j:], r[j:], s[j:])
 
 
 @in_place
 def _invert(root: Floats, inverse: Floats) -> None:
-    """Inverse of an upper triangular matrix, by back substitution; ``inverse`` comes as zeros, ``root`` is negated."""
+    """Inverse of an upper triangular matrix, from its last rows up; ``inverse`` comes as zeros.
+
+    Rows are taken as ``a[j, k:]``, never out of ``a[j:, k:]``: a row of the latter is not known to be contiguous, and
+    loops over it would not be vectorised.
+    """
     n = root.shape[0]
-    for j in range(n - 1, -1, -1):
-        row, shares = inverse[j, j:], root[j, j:]
-        scale = 1.0 / shares[0]
-        for i in range(shares.size):
-            shares[i] = -shares[i]
-        for k in range(1, shares.size, 4):  # rows of the inverse begin at their diagonal
-            add_rows(row[k:], shares[k : k + 4], inverse[j + k : j + k + 4, j + k :])
-        row[0] = 1.0
-        for i in range(row.size):
-            row[i] *= scale
+    for j in range(n):
+        inverse[j, j] = 1.0
+    for first in range(n - 4, -1, -4):
+        for j in range(first + 3, first - 1, -1):
+            row = inverse[j, first:]
+            for k in range(j + 1, first + 4):
+                share, done = root[j, k], inverse[k, first:]
+                for i in range(row.size):
+                    row[i] -= share * done[i]
+            scale = 1.0 / root[j, j]
+            for i in range(row.size):
+                row[i] *= scale
+        p, q, r, s = (
+            inverse[first, first:],
+            inverse[first + 1, first:],
+            inverse[first + 2, first:],
+            inverse[first + 3, first:],
+        )
+        for j in range(0, first, 2):
+            one, other = _minus_four(root[j, first:]), _minus_four(root[j + 1, first:])
+            _add_to_two(inverse[j, first:], inverse[j + 1, first:], one, other, p, q, r, s)
+
+
+@in_place
+def _minus_four(a: Floats) -> tuple[float, float, float, float]:
+    """The first four entries, negated."""
+    return -a[0], -a[1], -a[2], -a[3]
 
 
 @compiled
 def residuals(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
-    """Sum of squared errors of the posterior means (K, M, D) on all samples, for each metric, from sums."""
+    """Sum of squared errors of the posterior means (K, M, D) on all samples, for each metric, from sums.
+
+    ``cross`` (K, M, D) are sums of features times targets, ``squares`` (M,) of squared targets.
+    """
     arms, objectives, features = weights.shape
     left = squares.copy()
     fitted = np.empty(features)
@@ -206,12 +292,21 @@ def residuals(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> 
             fitted[:] = 0.0
             for j in range(features):
                 left[m] -= 2.0 * weights[k, m, j] * cross[k, m, j]
-                for i in range(j + 1):
-                    square = gram[k, m, j, i] + gram[k, objectives, j, i]
-                    fitted[i] += square * weights[k, m, j] * (1.0 if i == j else 2.0)
+                _add_symmetric(gram[k, 0, j], weights[k, m, j], fitted, j)
+                if gram.shape[1] > 1:
+                    _add_symmetric(gram[k, 1 + m, j], weights[k, m, j], fitted, j)
             for j in range(features):
                 left[m] += fitted[j] * weights[k, m, j]
     return np.maximum(left, 0.0)
+
+
+@in_place
+def _add_symmetric(row: Floats, weight: float, fitted: Floats, j: int) -> None:
+    """Add ``weight`` times row ``j`` of a lower triangle, entries left of the diagonal counted twice."""
+    twice = 2.0 * weight
+    for i in range(j):
+        fitted[i] += row[i] * twice
+    fitted[j] += row[j] * weight
 
 
 @compiled
@@ -263,13 +358,13 @@ def tie_counts(state: State, highest: int, first: int) -> Floats:
     arms, objectives, features, columns = state.weights.shape
     dim = state.orders.shape[1]
     table, phi, values = np.empty(1 + dim * highest), np.empty(features), np.empty((arms, objectives, columns))
-    y, scratch = np.empty((2, arms, state.facets.shape[0]))
-    variances = np.empty_like(y)
+    y, variances = np.empty((arms, state.facets.shape[0], columns)), np.empty((arms, state.facets.shape[0]))
     near = mid = far = decided = 0
     for t in range(first, state.size[0]):
         featurise(state.parts, state.data[t, :dim], table, phi)
         predict(state.weights, phi, values)
-        believe(state, values, y, variances, scratch)
+        see(state.facets, state.scales, values, y)
+        spread_of_draws(y, variances)
         for b in range(arms):
             closest = -np.inf
             for a in range(arms):
@@ -290,7 +385,7 @@ def _lead(y: Floats, variances: Floats, a: int, b: int) -> tuple[float, float]:
     least, most = np.inf, -np.inf
     for j in range(y.shape[1]):
         deviation = math.sqrt(variances[a, j] + variances[b, j])
-        rise = y[a, j] - y[b, j]
+        rise = y[a, j, 0] - y[b, j, 0]
         if deviation > 0.0:
             t = rise / deviation
         else:

@@ -14,8 +14,10 @@ from conebandit._validate import FloatArray
 from conebandit.cone import Cone
 from conebandit.kernels import spectral as kernels
 from conebandit.kernels import spectral_fit as fitting
+from conebandit.kernels.spectral_choice import AMPLITUDE, CENTRE, NOISE, SPREAD
 from conebandit.policies.base import as_count
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.kernel_sums import Sums
 
 DRAWS = 15  # posterior draws kept for each arm and metric; with the mean, a round number of columns
 GROWTH = 1.25  # the model is fitted anew whenever there are this many times as many observations
@@ -60,18 +62,6 @@ class KernelExplanation:
     lengths: FloatArray
     noise: FloatArray
     n_features: int
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Sums of products of the features ``parts`` over the first ``seen`` samples, for the next fit.
-
-    Not part of the state: without them the next fit adds up the same sums, in the same order, from the samples.
-    """
-
-    parts: NDArray[np.int64]
-    seen: int
-    gram: FloatArray
 
 
 class ConeKernel(CompiledPolicy):
@@ -122,12 +112,14 @@ class ConeKernel(CompiledPolicy):
         self._highest = int(kernels.highest_order(self.context_dim))
         self._density = fitting.spectrum(self._highest)
         self._candidates = _candidates(self.context_dim, self._highest)
-        self._kept: _Kept | None = None
+        self._parts = _parts(self._candidates, min(self.context_dim, 3), self._highest)
+        self._sentinels = _is_sentinel(self._candidates)
+        self._sums = Sums()
 
     def _fresh_state(self) -> kernels.State:
         arms, metrics, dim = self.n_arms, self.n_objectives, self.context_dim
         scales = np.zeros((4, metrics))
-        scales[kernels.SPREAD], scales[kernels.NOISE], scales[kernels.AMPLITUDE] = 1.0, 0.5, 0.5
+        scales[SPREAD], scales[NOISE], scales[AMPLITUDE] = 1.0, 0.5, 0.5
         return kernels.State(
             size=np.array([0, 2 * arms, 0]),
             orders=np.zeros((1, dim), dtype=np.int64),
@@ -168,18 +160,18 @@ class ConeKernel(CompiledPolicy):
         """One step of the iteration on noise, amplitudes, relevances and length scales, from the current posterior."""
         s = self._state
         means = s.weights[..., 0]
-        full = s.scales[kernels.AMPLITUDE][:, None] * s.prior  # (M, D)
+        full = s.scales[AMPLITUDE][:, None] * s.prior  # (M, D)
         known = np.clip(1.0 - variances / full, 1e-6, 1.0)
         count = s.counts.sum(axis=0)
         freedom = np.maximum(count - known.sum(axis=(0, 2)), 0.2 * count)
-        gram, (cross, squares) = self._squares(), self._targets()
+        gram, cross, squares = self._sums.of(s)
         noise = fitting.residuals(gram, cross, squares, np.ascontiguousarray(means)) / np.maximum(freedom, 1e-9)
-        s.scales[kernels.NOISE] = np.where(count > 0, np.maximum(noise, 1e-5), 0.5)
+        s.scales[NOISE] = np.where(count > 0, np.maximum(noise, 1e-5), 0.5)
         varying = s.orders.any(axis=1)
         weighed = (means[:, :, varying] ** 2 / s.prior[varying]).sum(axis=(0, 2))
         amplitude = (1.0 + weighed) / (1.0 + known[:, :, varying].sum(axis=(0, 2)))
-        s.scales[kernels.AMPLITUDE] = np.clip(amplitude, 1e-3, MOST_VARIANCE)
-        moments = (means**2 / s.scales[kernels.AMPLITUDE][:, None]).sum(axis=(0, 1))
+        s.scales[AMPLITUDE] = np.clip(amplitude, 1e-3, MOST_VARIANCE)
+        moments = (means**2 / s.scales[AMPLITUDE][:, None]).sum(axis=(0, 1))
         shares = known.sum(axis=(0, 1))
         constant = (1.0 + moments[~varying].sum()) / (1.0 + shares[~varying].sum())
         s.levels[kernels.CONSTANT] = np.clip(constant, 0.01, 10.0)
@@ -197,15 +189,15 @@ class ConeKernel(CompiledPolicy):
                 largest = np.abs(y).max() or 1.0  # so that squares of huge rewards do not overflow
                 centre, spread = y.mean(), largest * (y / largest).std()
                 spread = spread if spread > 1e-12 * largest else largest
-                s.scales[[kernels.NOISE, kernels.AMPLITUDE], m] *= (
-                    (s.scales[kernels.SPREAD, m] / spread) ** 2 if (s.size[kernels.FITTED]) else 1.0
+                s.scales[[NOISE, AMPLITUDE], m] *= (
+                    (s.scales[SPREAD, m] / spread) ** 2 if (s.size[kernels.FITTED]) else 1.0
                 )
-                s.scales[kernels.CENTRE, m], s.scales[kernels.SPREAD, m] = centre, spread
+                s.scales[CENTRE, m], s.scales[SPREAD, m] = centre, spread
 
     def _ratio(self) -> float:
         """Signal-to-noise ratio of a weight of unit prior variance, for an arm with its share of the observations."""
         scales = self._state.scales
-        best = (scales[kernels.AMPLITUDE] / scales[kernels.NOISE]).max()
+        best = (scales[AMPLITUDE] / scales[NOISE]).max()
         return float(best * self.n_observations / self.n_arms)
 
     def _floor(self, orders: NDArray[np.int64]) -> FloatArray:
@@ -228,62 +220,36 @@ class ConeKernel(CompiledPolicy):
         s = self._state
         prior = self._prior_of(self._candidates)
         ratio = self._ratio() * prior
-        ratio[_is_sentinel(self._candidates)] += 1e6
+        ratio[self._sentinels] += 1e6
         ratio[0] = np.inf  # the constant
         most = min(
             SPARE_FEATURES + int(PER_OBSERVATION * self.n_observations / self.n_arms), self.settings["n_features"]
         )
         size = min(int((ratio > WORTH_KEEPING).sum()), most)
         chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
-        orders = self._candidates[chosen]
-        parts = _parts(orders, s.parts.shape[1], self._highest)
         weights = np.zeros((self.n_arms, self.n_objectives, size, DRAWS + 1))
-        self._state = s._replace(orders=orders, parts=parts, weights=weights, prior=prior[chosen])
-
-    def _squares(self) -> FloatArray:
-        """Sums of products of features over the samples, see ``fitting.add_squares``; only what is new is added up."""
-        s, n, kept = self._state, self.n_observations, self._kept
-        size = len(s.orders)
-        samples, everything = (s.parts, self._highest, s.data, s.chosen), np.ones(size, dtype=np.bool_)
-        if kept is not None and np.array_equal(kept.parts, s.parts):  # no feature came or went: nothing to copy
-            gram, seen = kept.gram, kept.seen
-        else:
-            gram, seen = np.zeros((self.n_arms, self.n_objectives + 1, size, size)), 0
-            old = kept.parts if kept is not None else np.empty((0, s.parts.shape[1]))
-            here, there = np.nonzero((s.parts[:, None] == old).all(axis=2))
-            if kept is not None and 2 * len(here) > size:
-                gram[:, :, here[:, None], here], seen = kept.gram[:, :, there[:, None], there], kept.seen
-                fresh = everything.copy()
-                fresh[here] = False
-                fitting.add_squares(*samples, 0, seen, fresh, gram)
-        fitting.add_squares(*samples, seen, n, everything, gram)
-        self._kept = _Kept(s.parts, n, gram)
-        return gram
-
-    def _targets(self) -> tuple[FloatArray, FloatArray]:
-        """Sums over the samples of features times rewards (K, M, D), and of squared rewards (M,)."""
-        s = self._state
-        cross = np.zeros(s.weights.shape[:3])
-        squares = fitting.add_targets(s.parts, self._highest, s.data, s.chosen, self.n_observations, s.scales, cross)
-        return cross, squares
+        self._state = s._replace(
+            orders=self._candidates[chosen], parts=self._parts[chosen], weights=weights, prior=prior[chosen]
+        )
 
     def _fit(self, final: bool) -> FloatArray:
         """Posterior means of the weights from all samples; draws and covariances if ``final``. Gives the variances."""
         s = self._state
-        gram, (cross, _) = self._squares(), self._targets()
+        gram, cross, _ = self._sums.of(s)
         arms, metrics, size, draws = s.weights.shape
         variances = np.empty((arms, metrics, size))
         covs = np.empty((arms, metrics, size, size)) if final else s.covs
         normals = np.random.default_rng([int(self._seed), self.n_observations])
-        mean = np.empty(size)
+        mean, none = np.empty(size), np.zeros((size, size))
         for k in range(arms):
             for m in range(metrics):
-                full, noise = s.scales[kernels.AMPLITUDE, m] * s.prior, s.scales[kernels.NOISE, m]
-                inverse = fitting.factor(gram[k, m], gram[k, metrics], full, noise)
+                full, noise = s.scales[AMPLITUDE, m] * s.prior, s.scales[NOISE, m]
+                inverse = fitting.factor(gram[k, 0], gram[k, 1 + m] if gram.shape[1] > 1 else none, full, noise)
                 fitting.posterior_mean(inverse, cross[k, m], noise, mean, variances[k, m])
                 s.weights[k, m, :, 0] = mean
                 if final:
-                    z = normals.standard_normal((size, draws - 1))
+                    z = np.zeros((size, draws))  # in column 0, the mean, nothing is added
+                    z[:, 1:] = normals.standard_normal((size, draws - 1))
                     fitting.posterior(inverse, mean, z, covs[k, m], s.weights[k, m])
         self._state = s._replace(covs=covs)
         self._state.size[kernels.FITTED] = 1
@@ -322,7 +288,7 @@ class ConeKernel(CompiledPolicy):
     def noise(self) -> FloatArray:
         """Shape (M,), deviation of rewards around their means, as learned; nan before the first fit."""
         s = self._state
-        learned = s.scales[kernels.SPREAD] * np.sqrt(s.scales[kernels.NOISE])
+        learned = s.scales[SPREAD] * np.sqrt(s.scales[NOISE])
         return np.where(s.size[kernels.FITTED], learned, np.nan)
 
     def explain(self, context: ArrayLike) -> KernelExplanation:
