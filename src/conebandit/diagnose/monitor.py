@@ -151,10 +151,9 @@ class ShiftMonitor:
         options = (self.context_dim, self.reference, self.window)
         self._at = kernels.places(*options)
         fixed = (*options, self._seed.astype(np.int64), kernels.LANE)
-        self._size = np.array([0, -1, -1, -1, *fixed, *[0] * self.n_streams])
+        self._size = np.array([0, -1, -1, -1, *fixed, *[0] * self.n_streams], dtype=np.int64)
         self._room = np.zeros(self._at.end)
-        groups = self._room[self._at.groups : self._at.logs].reshape(-1, kernels.ROWS, kernels.LANE)
-        groups[:, kernels.HIGHS] = 1.0  # in empty lanes all ranks are [0, 1]
+        kernels.groups(self._room, self._at)[:, kernels.HIGHS] = 1.0  # in empty lanes all ranks are [0, 1]
         state = self._state
         state.lately[:] = np.linspace(0.0, 1.0, kernels.BINS + 1)
         kernels.put_bets(self._room, self._at, state.bets, state.lately)
@@ -198,8 +197,8 @@ class ShiftMonitor:
         size = self._size
         bad = ~np.isfinite(x).all(axis=1)
         good = int(np.argmax(bad)) if bad.any() else len(x)
-        seen = int(size[kernels.SEEN])
-        self._state.rows[seen : seen + good] = x[:good]
+        start = self._at.rows + self.n_contexts * self.context_dim
+        self._room[start : start + good * self.context_dim] = x[:good].ravel()
         size[kernels.SEEN] += good
         if good < len(x):
             self._refuse(x[good])
@@ -252,7 +251,7 @@ class ShiftMonitor:
     def evidence(self) -> float:
         """Wealth of the richest stream, divided by the number of streams; an alarm is raised at 1 / alpha."""
         cash = kernels.cash_after(float(max(self.n_contexts - self.reference, 0)))
-        best = float(self._state.bets[:, kernels.WEALTH].sum(axis=1).max())
+        best = float(kernels.wealth(self._room, self._at).sum(axis=1).max())
         return (best + cash) / self.n_streams
 
     def recent(self) -> FloatArray:

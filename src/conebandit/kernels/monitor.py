@@ -160,8 +160,18 @@ def put_bets(room: Floats, at: Places, bets: Floats, lately: Floats) -> None:
 
 def _streams(room: Floats, at: Places) -> list[Floats]:
     """The part of each stream in its group."""
-    groups = room[at.groups : at.logs].reshape(-1, ROWS, LANE)
-    return [groups[s // LANE, :, s % LANE] for s in range(at.n_streams)]
+    lanes = groups(room, at)
+    return [lanes[s // LANE, :, s % LANE] for s in range(at.n_streams)]
+
+
+def groups(room: Floats, at: Places) -> Floats:
+    """The groups, (groups, ROWS, LANE)."""
+    return room[at.groups : at.logs].reshape(-1, ROWS, LANE)
+
+
+def wealth(room: Floats, at: Places) -> Floats:
+    """Wealth of all bets, (S, B)."""
+    return groups(room, at)[:, WEALTH * BETS : GAIN * BETS].transpose(0, 2, 1).reshape(-1, BETS)[: at.n_streams]
 
 
 @in_place
