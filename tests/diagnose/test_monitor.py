@@ -1,6 +1,8 @@
 """The monitor against a plain twin, its ranks against uniformity, and what it says about shifts."""
 
+import copy
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -123,7 +125,7 @@ def plain_columns(x, half):
     return np.column_stack([x, level, spread])
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("dim", [1, 2, 3, 6])
 @pytest.mark.parametrize("ties", [False, True])
 def test_against_a_plain_twin(dim, ties, rng):
     n, reference, half = 400, 31, 16
@@ -179,13 +181,29 @@ def test_one_by_one_and_in_any_pieces(rng):
             np.testing.assert_array_equal(a, b)
 
 
+def test_copies_go_their_own_ways(rng):
+    x = rng.random((400, 2))
+    monitor = cb.ShiftMonitor(2, reference=127)
+    monitor.update_many(x[:200])
+    copies = [copy.deepcopy(monitor), pickle.loads(pickle.dumps(monitor))]
+    before = [a.copy() for a in copies[0]._state]
+    monitor.update_many(x[200:])
+    for other in copies:
+        for a, b in zip(other._state, before, strict=True):
+            np.testing.assert_array_equal(a, b)
+        other.update_many(x[200:])
+        for a, b in zip(other._state, monitor._state, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_bets_are_fair(rng):
     """Over any division of [0, 1], the odds of every bet average to one."""
     ends = np.sort(np.concatenate([[0.0, 0.5, 1.0], rng.random(40), rng.random(10) * 1e-3]))
-    bets, odds = np.zeros((1, 4, len(kernels.SHARES))), []
+    group, odds = np.zeros((kernels.ROWS, kernels.LANE)), []
     for low, high in itertools.pairwise(ends):
-        kernels._fixed_odds(bets, 0, low, high)
-        odds.append(bets[0, kernels.ODDS, : kernels.FIXED].copy())
+        group[kernels.LOWS], group[kernels.HIGHS] = low, high
+        kernels.fixed_odds(group.ravel(), kernels.LANE)
+        odds.append(group[kernels.ODDS * kernels.BETS :][: kernels.FIXED, 2].copy())
     odds = np.array(odds)
     assert (odds > 0).all()
     np.testing.assert_allclose(np.diff(ends) @ odds, 1.0, rtol=1e-12)
@@ -215,13 +233,12 @@ def ranks(x, seed, reference=15):
     """A place at random within each rank, of all streams, (n - reference, S)."""
     monitor = cb.ShiftMonitor(x.shape[1], reference=reference, seed=seed)
     monitor.update_many(x[:reference])
-    state, places = monitor._state, np.random.default_rng(seed).random((len(x), monitor.n_streams))
+    places = np.random.default_rng(seed).random((len(x), monitor.n_streams))
     found = np.empty((len(x) - reference, monitor.n_streams))
     for t in range(reference, len(x)):
-        kernels.look(state.ordered, state.logs, x, t, state.columns)
-        for s in range(monitor.n_streams):
-            low, high = kernels._rank(state.nodes, state.columns, state.ordered, np.uint64(seed), t, s)
-            found[t - reference, s] = low + (high - low) * places[t, s]
+        monitor.update(x[t])
+        low, high = np.array(kernels._streams(monitor._room, monitor._at))[:, [kernels.LOWS, kernels.HIGHS]].T
+        found[t - reference] = low + (high - low) * places[t]
     return found
 
 
@@ -371,6 +388,15 @@ def test_saved_and_loaded_it_goes_on_as_before(seen, rng, tmp_path):
     monitor = cb.ShiftMonitor(2, alpha=0.05, reference=127, window=100, seed=9)
     monitor.update_many(x[:seen])
     monitor.save(tmp_path / "monitor.npz")
+    _, _, saved = storage.read(tmp_path / "monitor.npz")
+    assert {name: a.shape for name, a in saved.items()} == {
+        "size": (4,),
+        "nodes": (5, 511, 3),
+        "bets": (5, 4, 12),
+        "lately": (5, 2, 13),
+        "ordered": (2, 64),
+        "rows": (227, 2),
+    }
     again = cb.ShiftMonitor.load(tmp_path / "monitor.npz")
     for m in (monitor, again):
         m.update_many(x[seen:])

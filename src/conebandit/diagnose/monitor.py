@@ -148,19 +148,21 @@ class ShiftMonitor:
         (0, False)
         """
         self.has_reference = False
-        n_nodes = 2**kernels.GROWTH * (self.reference + 1) - 1
-        edges = np.linspace(0.0, 1.0, kernels.BINS + 1)
-        self._state = kernels.State(
-            size=np.array([0, -1, -1, -1]),
-            nodes=np.zeros((self.n_streams, n_nodes, 3)),
-            bets=np.zeros((self.n_streams, 4, len(kernels.SHARES))),
-            lately=np.tile(edges, (self.n_streams, len(kernels.MEMORY), 1)),
-            ordered=np.zeros((self.context_dim, (self.reference + 1) // 2)),
-            logs=np.log(np.maximum(np.arange(self.reference + 3), 1) / (self.reference + 3)),
-            rows=np.zeros((self.reference + self.window, self.context_dim)),
-            columns=np.zeros(self._n_columns),
-            limit=np.array([self.n_streams / self.alpha]),
-        )
+        options = (self.context_dim, self.reference, self.window)
+        self._at = kernels.places(*options)
+        fixed = (*options, self._seed.astype(np.int64), kernels.LANE)
+        self._size = np.array([0, -1, -1, -1, *fixed, *[0] * self.n_streams], dtype=np.int64)
+        self._room = np.zeros(self._at.end)
+        kernels.groups(self._room, self._at)[:, kernels.HIGHS] = 1.0  # in empty lanes all ranks are [0, 1]
+        state = self._state
+        state.lately[:] = np.linspace(0.0, 1.0, kernels.BINS + 1)
+        kernels.put_bets(self._room, self._at, state.bets, state.lately)
+        state.logs[:] = np.log(np.maximum(np.arange(self.reference + 3), 1) / (self.reference + 3))
+        state.limit[:] = self.n_streams / self.alpha
+
+    @property
+    def _state(self) -> kernels.State:
+        return kernels.arrays(self._size, self._room)
 
     # ---- feeding ------------------------------------------------------------------------------------------------
 
@@ -169,33 +171,34 @@ class ShiftMonitor:
         x = as_floats(context, "context")
         if x.shape != self._shape:
             raise ValueError(f"context must have shape {self._shape}; got {x.shape}.")
-        return self._feed(x[None])
+        return self._feed(x)
 
     def update_many(self, contexts: ArrayLike) -> bool:
         """See contexts, shape (n, d), one after the other; whether there is, or was, an alarm."""
         x = as_floats(contexts, "contexts")
         if x.ndim != 2 or x.shape[1:] != self._shape:
             raise ValueError(f"contexts must have shape (n, {self.context_dim}); got {x.shape}.")
-        return self._feed(x)
+        return self._feed(x.reshape(-1))
 
     def _feed(self, x: FloatArray) -> bool:
+        """See contexts that follow each other in a flat array."""
         if not self.has_reference:
-            missing = self.reference - self.n_contexts
-            self._fill_reference(x[:missing])
+            missing = (self.reference - self.n_contexts) * self.context_dim
+            self._fill_reference(x[:missing].reshape(-1, self.context_dim))
             x = x[missing:]
             if not len(x):
                 return False
-        code = kernels.watch(*self._state, self._seed, x)
+        code = kernels.watch(self._size, self._room, x)
         if code < 0:
-            self._refuse(x[-1 - code])
+            self._refuse(x.reshape(-1, self.context_dim)[-1 - code])
         return code > 0
 
     def _fill_reference(self, x: FloatArray) -> None:
-        size = self._state.size
+        size = self._size
         bad = ~np.isfinite(x).all(axis=1)
         good = int(np.argmax(bad)) if bad.any() else len(x)
-        seen = int(size[kernels.SEEN])
-        self._state.rows[seen : seen + good] = x[:good]
+        start = self._at.rows + self.n_contexts * self.context_dim
+        self._room[start : start + good * self.context_dim] = x[:good].ravel()
         size[kernels.SEEN] += good
         if good < len(x):
             self._refuse(x[good])
@@ -211,11 +214,13 @@ class ShiftMonitor:
 
     def _plant_trees(self) -> None:
         """Balanced trees of the reference; those of level and spread only of what comes after its first half."""
-        rows, half, d = self._state.rows[: self.reference], (self.reference + 1) // 2, self.context_dim
-        self._state.ordered[:] = np.sort(rows[:half], axis=0).T
+        state, half, d = self._state, (self.reference + 1) // 2, self.context_dim
+        rows = state.rows[: self.reference]
+        state.ordered[:] = np.sort(rows[:half], axis=0).T
         values = np.empty((self.reference, self._n_columns))
         for i in range(self.reference):
-            kernels.look(self._state.ordered, self._state.logs, rows, i, values[i])
+            kernels.look(self._room, self._at, rows[i])
+            values[i] = state.columns
         ties = np.array(
             [
                 [kernels.tie_breaker(self._seed, i, c, self._n_columns) for c in range(self._n_columns)]
@@ -225,19 +230,19 @@ class ShiftMonitor:
         for s in range(self.n_streams):
             first = half if d <= s < self._n_columns else 0
             axes = [s] if s < self._n_columns else list(range(d))
-            _plant(self._state.nodes[s], values[first:, axes], ties[first:, axes])
+            _plant(state.nodes[s], values[first:, axes], ties[first:, axes])
 
     # ---- what it knows ------------------------------------------------------------------------------------------
 
     @property
     def n_contexts(self) -> int:
         """Contexts seen since the start or the last reset."""
-        return int(self._state.size[kernels.SEEN])
+        return int(self._size[kernels.SEEN])
 
     @property
     def alarm(self) -> Alarm | None:
         """The first alarm since the start or the last reset."""
-        at, stream, change = (int(self._state.size[i]) for i in (kernels.ALARM, kernels.STREAM, kernels.CHANGE))
+        at, stream, change = (int(self._size[i]) for i in (kernels.ALARM, kernels.STREAM, kernels.CHANGE))
         if at < 0:
             return None
         return Alarm(at, stream if stream < self.context_dim else None, change)
@@ -246,7 +251,7 @@ class ShiftMonitor:
     def evidence(self) -> float:
         """Wealth of the richest stream, divided by the number of streams; an alarm is raised at 1 / alpha."""
         cash = kernels.cash_after(float(max(self.n_contexts - self.reference, 0)))
-        best = float(self._state.bets[:, kernels.WEALTH].sum(axis=1).max())
+        best = float(kernels.wealth(self._room, self._at).sum(axis=1).max())
         return (best + cash) / self.n_streams
 
     def recent(self) -> FloatArray:
@@ -303,7 +308,8 @@ class ShiftMonitor:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the monitor to a file; :meth:`load` reads it back bit for bit."""
         options = {name: getattr(self, name) for name in ("context_dim", "alpha", "reference", "window")}
-        arrays = {name: a for name, a in self._state._asdict().items() if name not in _NOT_KEPT}
+        state = self._state._asdict()
+        arrays = {name: np.ascontiguousarray(a) for name, a in state.items() if name not in _NOT_KEPT}
         storage.write(path, type(self).__name__, {**options, "seed": int(self.seed)}, arrays)
 
     @classmethod
@@ -322,7 +328,9 @@ class ShiftMonitor:
         for name, array in arrays.items():  # kernels do not check: a wrong shape would reach beyond the array
             if (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
                 raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {name} has shape {array.shape}.")
-        self._state = self._state._replace(**arrays)
+        for name, array in arrays.items():
+            fresh[name][:] = array
+        kernels.put_bets(self._room, self._at, fresh["bets"], fresh["lately"])
         self.has_reference = self.n_contexts >= self.reference
         return self
 

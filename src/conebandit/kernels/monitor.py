@@ -40,7 +40,8 @@ from conebandit.kernels.rng import uniform
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SEEN, ALARM, STREAM, CHANGE = 0, 1, 2, 3  # places in ``size``: contexts seen; -1 while there is no alarm
+# Places in ``size``: contexts seen and the alarm, -1 while there is none; what never changes; a node for each stream.
+SEEN, ALARM, STREAM, CHANGE, DIM, REFERENCE, WINDOW, SEED, LANES, NODES = range(10)
 WEALTH, GAIN, BEGIN, ODDS = 0, 1, 2, 3  # rows of ``bets`` in each stream; odds are those of the last round
 VALUE, TIE, LEFT = 0, 1, 2  # places in the last axis of ``nodes``
 
@@ -55,10 +56,21 @@ MEMORY = (32.0, 256.0)  # over how many contexts they average
 TRUST = 0.9  # share of such a density that is what was seen; the rest is uniform
 # Of the fresh wealth, by bet: fixed ones, then those with a memory. The bolder a bet, the sooner it loses wealth when
 # nothing happens, and the more it needs for a change to find as much in it as in others.
-SHARES = tuple(share / 19.0 for share in (4.0, 2.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5))
+SHARES = np.array([4.0, 2.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]) / 19.0
 PATIENCE = 1024.0  # fresh wealth comes at first evenly over about this many contexts, then ever more slowly
 RICHEST = 1e200  # wealth is cut off here, so that it never overflows
 LONG_SHOT = 1e4  # a bet is not cut off at higher odds than this
+
+# Four streams, each in its *lane*, are a *group*; the last group may have empty lanes. Each row of a group has a number
+# of every lane, so that one instruction does the same for all four: bets, what was seen lately, and room to work.
+LANE = 4
+BETS, EDGES = FIXED + len(MEMORY), BINS + 1
+LATELY = 4 * BETS
+LOWS = LATELY + len(MEMORY) * EDGES  # the rank of the context, from low to high
+HIGHS, TOTAL, INSIDE = LOWS + 1, LOWS + 2, LOWS + 3
+ROWS = INSIDE + EDGES
+ONE = np.uint64(1)
+MANY = 1e300  # more than all contexts
 
 
 class State(NamedTuple):
@@ -67,8 +79,8 @@ class State(NamedTuple):
     size (4,); nodes (S, N, 3), in heap order: the cut, and the units of mass to its left, 0 where there is no cut yet;
     bets (S, 4, B); lately (S, memories, BINS + 1), share of recent contexts below the edges of the bins;
     ordered (d, (R + 1) / 2), the first half of the reference, sorted; logs (R + 3,), log(j / (R + 3)) for j > 0;
-    rows (R + window, d), the reference and a ring of the last contexts; columns (C,), room for what the streams look
-    at: coordinates, level, spread; limit (1,), wealth of a stream for an alarm.
+    rows (R + window, d), the reference and a ring of the last contexts; columns (C,), what the streams look at:
+    coordinates, level, spread; limit (1,), wealth of a stream for an alarm.
     """
 
     size: Ints
@@ -80,6 +92,86 @@ class State(NamedTuple):
     rows: Floats
     columns: Floats
     limit: Floats
+
+
+class Places(NamedTuple):
+    """Where the arrays begin in ``room``, which holds them all: each that is passed to a kernel costs time."""
+
+    columns: int  # (S,), what the streams look at; the last one at each coordinate in turn
+    breakers: int  # (S,), the random numbers that order equal values of these
+    lows: int  # (S,), units of mass below the leaf of the context, and with it
+    highs: int
+    groups: int  # (groups, ROWS, LANE)
+    logs: int
+    ordered: int
+    values: int  # (S, N), ties and lefts alike
+    ties: int
+    lefts: int
+    rows: int
+    end: int
+    n_streams: int
+    n_nodes: int
+
+
+@in_place
+def places(dim: int, reference: int, window: int) -> Places:
+    """The places for a monitor with these options."""
+    n_streams, n_nodes = dim + 3 if dim > 1 else 1, (reference + 1) * 2**GROWTH - 1
+    columns = 1  # after the limit
+    breakers = columns + n_streams
+    lows = breakers + n_streams
+    highs = lows + n_streams
+    groups = highs + n_streams
+    logs = groups + (n_streams + LANE - 1) // LANE * ROWS * LANE
+    ordered = logs + reference + 3
+    values = ordered + dim * ((reference + 1) // 2)
+    ties = values + n_streams * n_nodes
+    lefts = ties + n_streams * n_nodes
+    rows = lefts + n_streams * n_nodes
+    end = rows + (reference + window) * dim
+    return Places(
+        columns, breakers, lows, highs, groups, logs, ordered, values, ties, lefts, rows, end, n_streams, n_nodes
+    )
+
+
+def arrays(size: Ints, room: Floats) -> State:
+    """The arrays of a monitor, where they are in the two that kernels get; but those of bets are copies."""
+    dim, reference, window = (int(size[i]) for i in (DIM, REFERENCE, WINDOW))
+    at = places(dim, reference, window)
+    streams = np.array(_streams(room, at))
+    return State(
+        size=size[:DIM],
+        nodes=room[at.values : at.rows].reshape(3, at.n_streams, -1).transpose(1, 2, 0),
+        bets=streams[:, :LATELY].reshape(-1, 4, BETS),
+        lately=streams[:, LATELY:LOWS].reshape(-1, len(MEMORY), EDGES),
+        ordered=room[at.ordered : at.values].reshape(dim, -1),
+        logs=room[at.logs : at.ordered],
+        rows=room[at.rows :].reshape(-1, dim),
+        columns=room[at.columns :][: dim + 2 if dim > 1 else 1],
+        limit=room[:1],
+    )
+
+
+def put_bets(room: Floats, at: Places, bets: Floats, lately: Floats) -> None:
+    """Write the bets of all streams."""
+    for stream, its_bets, its_lately in zip(_streams(room, at), bets, lately, strict=True):
+        stream[:LATELY], stream[LATELY:LOWS] = its_bets.ravel(), its_lately.ravel()
+
+
+def _streams(room: Floats, at: Places) -> list[Floats]:
+    """The part of each stream in its group."""
+    lanes = groups(room, at)
+    return [lanes[s // LANE, :, s % LANE] for s in range(at.n_streams)]
+
+
+def groups(room: Floats, at: Places) -> Floats:
+    """The groups, (groups, ROWS, LANE)."""
+    return room[at.groups : at.logs].reshape(-1, ROWS, LANE)
+
+
+def wealth(room: Floats, at: Places) -> Floats:
+    """Wealth of all bets, (S, B)."""
+    return groups(room, at)[:, WEALTH * BETS : GAIN * BETS].transpose(0, 2, 1).reshape(-1, BETS)[: at.n_streams]
 
 
 @in_place
@@ -96,65 +188,49 @@ def cash_after(t: float) -> float:
 
 
 @in_place
-def watch(
-    size: Ints,
-    nodes: Floats,
-    bets: Floats,
-    lately: Floats,
-    ordered: Floats,
-    logs: Floats,
-    rows: Floats,
-    columns: Floats,
-    limit: Floats,
-    seed: np.uint64,
-    contexts: Floats,
-) -> int:
-    """Feed contexts (n, d) to a monitor that has its reference.
+def watch(size: Ints, room: Floats, contexts: Floats) -> int:
+    """Feed contexts, one after the other in a flat array, to a monitor that has its reference.
 
     Gives 1 if there is or was an alarm and 0 if not; -1 - i if context i is not finite (those before it were fed).
     """
-    n, dim = contexts.shape
-    reference = 2 * ordered.shape[1] - 1
-    window = rows.shape[0] - reference
-    for i in range(n):
+    dim, reference, window = size[DIM], size[REFERENCE], size[WINDOW]
+    at = places(dim, reference, window)
+    for i in range(contexts.size // dim):
+        x = contexts[i * dim : (i + 1) * dim]
         for m in range(dim):
-            if not np.isfinite(contexts[i, m]):
+            if not np.isfinite(x[m]):
                 return -1 - int(i)
-        seen = size[SEEN]
+        row = at.rows + (reference + size[SEEN] % window) * dim
         for m in range(dim):
-            rows[reference + seen % window, m] = contexts[i, m]
-        look(ordered, logs, contexts, i, columns)
-        cash = cash_after(float(seen - reference + 1))
-        fresh = cash_after(float(seen - reference)) - cash
-        ceiling = limit[0] if size[ALARM] < 0 else np.inf
-        most, richest = 0.0, 0
-        for s in range(nodes.shape[0]):
-            low, high = _rank(nodes, columns, ordered, seed, seen, s)
-            wealth = cash + _bet(bets, lately, s, low, high, fresh, ceiling, seen)
-            if wealth > most:
-                most, richest = wealth, s
-        size[SEEN] = seen + 1
-        if most >= limit[0] and size[ALARM] < 0:
-            size[ALARM], size[STREAM], size[CHANGE] = seen + 1, richest, _began(bets, richest)
+            room[row + m] = x[m]
+        look(room, at, x)
+        n_columns = dim + 2 if dim > 1 else 1
+        for c in range(n_columns):
+            room[at.breakers + c] = tie_breaker(np.uint64(size[SEED]), size[SEEN], c, n_columns)
+        rank(size, room, at)
+        settle(size, room, at)
+        size[SEEN] += 1
     return int(size[ALARM] >= 0)
 
 
 @in_place
-def look(ordered: Floats, logs: Floats, contexts: Floats, i: int, columns: Floats) -> None:
-    """What streams look at in context i: its coordinates and, if there are several, its level and spread.
+def look(room: Floats, at: Places, x: Floats) -> None:
+    """What streams look at in a context: its coordinates and, if there are several, its level and spread.
 
     With u the rank of a coordinate, in the middle of equal ones, among the first half of the reference: sums over the
     coordinates of log(u / (1 - u)) and of -log(min(u, 1 - u)), as in Fisher's way to combine tests.
     """
-    dim, n = ordered.shape
+    dim = x.size
+    n = (at.values - at.ordered) // dim
+    columns, logs = room[at.columns : at.breakers], room[at.logs : at.ordered]
     level = spread = 0.0
     for m in range(dim):
-        x = contexts[i, m]
-        columns[m] = x
+        columns[m] = x[m]
         if dim > 1:
-            below = upto = _below(ordered, m, x, False)
-            if below < n and ordered[m, below] == x:
-                upto = _below(ordered, m, x, True)
+            ordered = room[at.ordered + m * n : at.ordered + (m + 1) * n]
+            below = upto = _below(ordered, x[m], False)
+            if below < n and ordered[below] == x[m]:
+                upto = _below(ordered, x[m], True)
             log_u, log_rest = logs[below + upto + 1], logs[2 * n + 1 - below - upto]
             level += log_u - log_rest
             spread -= min(log_u, log_rest)
@@ -163,96 +239,199 @@ def look(ordered: Floats, logs: Floats, contexts: Floats, i: int, columns: Float
 
 
 @in_place
-def _below(ordered: Floats, m: int, x: float, equal: bool) -> int:
+def _below(ordered: Floats, x: float, equal: bool) -> int:
     """How many of the sorted values, a power of two of them, are less than x (or equal to it, if those count)."""
-    below, bit = 0, 0
-    while (2 << bit) <= ordered.shape[1]:
-        bit += 1
+    below, bit = np.uint64(0), np.uint64(0)
+    while (np.uint64(2) << bit) <= np.uint64(ordered.size):
+        bit += ONE
     while bit > 0:
-        bit -= 1
-        value = ordered[m, below + (1 << bit) - 1]
+        bit -= ONE
+        value = ordered[below + (ONE << bit) - ONE]
         # Shifted, not chosen: a branch would be guessed wrong every other time.
-        below += int(np.int64((value < x) | (equal & (value == x))) << bit)
-    value = ordered[m, below]
-    return int(below + ((value < x) | (equal & (value == x))))
+        below += np.uint64((value < x) | (equal & (value == x))) << bit
+    value = ordered[below]
+    return int(np.int64(below) + np.int64((value < x) | (equal & (value == x))))
 
 
 @in_place
-def _rank(nodes: Floats, columns: Floats, ordered: Floats, seed: np.uint64, seen: int, s: int) -> tuple[float, float]:
-    """Where a context stands among those before it, in the order of a stream's leaves; adds it to the tree."""
-    n_columns, dim = columns.size, ordered.shape[0]
-    units = seen + 1.0  # one for each context in the tree, and one
-    if dim <= s < n_columns:
-        units -= ordered.shape[1]
-    below, share = 0.0, units
-    node, depth = 0, 0
-    while node < nodes.shape[1]:
-        c = s if s < n_columns else depth % dim
-        x, left = columns[c], nodes[s, node, LEFT]
-        if left == 0.0:
-            nodes[s, node, VALUE], nodes[s, node, TIE] = x, tie_breaker(seed, seen, c, n_columns)
-            nodes[s, node, LEFT] = 1.0
-            break
-        right = x > nodes[s, node, VALUE]
-        if x == nodes[s, node, VALUE]:
-            right = tie_breaker(seed, seen, c, n_columns) >= nodes[s, node, TIE]
-        nodes[s, node, LEFT] += not right
-        below += left if right else 0.0
-        share = share - left if right else left
-        node = 2 * node + 1 + right
-        depth += 1
-    return below / units, (below + share) / units
+def rank(size: Ints, room: Floats, at: Places) -> None:
+    """Where a context stands among those before it, in the order of each stream's leaves; adds it to the trees.
+
+    All streams go down together, level by level: a step waits for the one before it, but not for those of others.
+    """
+    dim, n_nodes = size[DIM], at.n_nodes
+    nodes, columns, breakers = size[NODES:], room[at.columns : at.breakers], room[at.breakers : at.lows]
+    lows, highs = room[at.lows : at.highs], room[at.highs : at.groups]
+    values, ties, lefts = room[at.values : at.ties], room[at.ties : at.lefts], room[at.lefts : at.rows]
+    units = size[SEEN] + 1.0  # of mass: one for each context in the tree, and one
+    fewer = units - (size[REFERENCE] + 1) // 2  # where the tree began with the second half of the reference
+    for s in range(at.n_streams):
+        nodes[s], lows[s], highs[s] = 0, 0.0, fewer if 1 < dim <= s < dim + 2 else units
+    turn, width = 0, 1
+    while width <= n_nodes:
+        if dim > 1:
+            columns[dim + 2], breakers[dim + 2] = columns[turn], breakers[turn]
+        for s in range(at.n_streams):
+            node = np.uint64(nodes[s])
+            if node >= np.uint64(n_nodes):
+                continue
+            k = np.uint64(s * n_nodes) + node
+            x, value, left = columns[s], values[k], lefts[k]
+            if left == 0.0:
+                values[k], ties[k], lefts[k], nodes[s] = x, breakers[s], 1.0, n_nodes
+                continue
+            right = x > value
+            if x == value:
+                right = breakers[s] >= ties[k]
+            # Multiplied, not chosen: a branch would be guessed wrong every other time.
+            one = np.float64(np.uint64(right))
+            lefts[k] = left + (1.0 - one)
+            highs[s] = min(highs[s], lows[s] + left + one * MANY)
+            lows[s] += one * left
+            nodes[s] = np.int64(node + node + ONE + np.uint64(right))
+        turn, width = (turn + 1 if turn + 1 < dim else 0), 2 * width
+    for s in range(at.n_streams):
+        mass = fewer if 1 < dim <= s < dim + 2 else units
+        first = at.groups + s // LANE * (ROWS * LANE) + s % LANE
+        room[first + LOWS * LANE], room[first + HIGHS * LANE] = lows[s] / mass, highs[s] / mass
 
 
 @in_place
-def _bet(
-    bets: Floats, lately: Floats, s: int, low: float, high: float, fresh: float, ceiling: float, seen: int
-) -> float:
-    """Settle the bets of a stream on a rank between low and high; the sum of their wealth."""
-    _fixed_odds(bets, s, low, high)
-    _recent_odds(bets, lately, s, low, high)
-    staked = 0.0
-    for b in range(bets.shape[2]):
-        bets[s, WEALTH, b] += fresh * SHARES[b]
-        staked += bets[s, WEALTH, b]
-    if staked * LONG_SHOT > ceiling:
-        for b in range(FIXED):
-            most = ceiling / bets[s, WEALTH, b]
-            if POWERS[b] < 1.0 and most < LONG_SHOT:
-                bets[s, ODDS, b] = cut_off_odds(SIDES[b], POWERS[b], low, high, most)
-    total = 0.0
-    for b in range(bets.shape[2]):
-        odds = bets[s, ODDS, b]
-        bets[s, WEALTH, b] = min(bets[s, WEALTH, b] * odds, RICHEST)
-        total += bets[s, WEALTH, b]
-        # The best moment to have begun is where the product of gains was last at its lowest.
-        gain = bets[s, GAIN, b]
-        bets[s, BEGIN, b] = seen if gain <= 1.0 else bets[s, BEGIN, b]
-        bets[s, GAIN, b] = min(max(gain, 1.0) * odds, RICHEST)
-    return total
+def settle(size: Ints, room: Floats, at: Places) -> None:
+    """Settle the bets of all streams, and see whether one is rich enough for an alarm."""
+    seen, limit, lanes = float(size[SEEN]), room[0], size[LANES]
+    cash = cash_after(seen - size[REFERENCE] + 1.0)
+    fresh = cash_after(seen - size[REFERENCE]) - cash
+    most, richest = 0.0, 0
+    for first in range(0, at.n_streams, LANE):
+        start, streams = at.groups + first * ROWS, min(LANE, at.n_streams - first)
+        group = room[start : start + ROWS * LANE]
+        fixed_odds(group, lanes)
+        recent_odds(group, lanes, streams)
+        _stake(group, lanes, fresh)
+        if size[ALARM] < 0:
+            _cut_off(group, streams, limit)
+        _pay(group, lanes, seen)
+        for lane in range(streams):
+            wealth = cash + group[TOTAL * LANE + lane]
+            if wealth > most:
+                most, richest = wealth, first + lane
+    if most >= limit and size[ALARM] < 0:
+        size[ALARM], size[STREAM] = size[SEEN] + 1, richest
+        size[CHANGE] = _began(room, at.groups + richest // LANE * (ROWS * LANE) + richest % LANE)
+
+
+# Loops over lanes do four at once only if the compiler does not know that there are four: else it writes out each.
+# So ``lanes`` comes from ``size``.
 
 
 @in_place
-def _fixed_odds(bets: Floats, s: int, low: float, high: float) -> None:
+def fixed_odds(group: Floats, lanes: int) -> None:
     """Means of the densities of the fixed bets between low and high: ``cut_off_odds`` without bounds, but fast."""
-    scale = 1.0 / (high - low)
-    for side in (LOW, HIGH):
-        near, far = (low, high) if side == LOW else (1.0 - high, 1.0 - low)
-        near_root, far_root = np.sqrt(near), np.sqrt(far)
-        near_fourth, far_fourth = np.sqrt(near_root), np.sqrt(far_root)
-        bets[s, ODDS, 4 * side] = scale * (far_fourth - near_fourth)
-        bets[s, ODDS, 4 * side + 1] = scale * (far_root - near_root)
-        bets[s, ODDS, 4 * side + 2] = scale * (far_root * far_fourth - near_root * near_fourth)
-        bets[s, ODDS, 4 * side + 3] = scale * (far * far - near * near)
-    out_low, out_high = np.sqrt(2.0 * min(low, 1.0 - low)), np.sqrt(2.0 * min(high, 1.0 - high))
-    in_low, in_high = np.sqrt(abs(2.0 * low - 1.0)), np.sqrt(abs(2.0 * high - 1.0))
-    if high <= 0.5:
-        out_mass, in_mass = out_high - out_low, in_low - in_high
-    elif low >= 0.5:
-        out_mass, in_mass = out_low - out_high, in_high - in_low
-    else:
-        out_mass, in_mass = 2.0 - out_low - out_high, in_low + in_high
-    bets[s, ODDS, FIXED - 2], bets[s, ODDS, FIXED - 1] = 0.5 * scale * out_mass, 0.5 * scale * in_mass
+    for lane in range(lanes):
+        low, high = group[LOWS * LANE + lane], group[HIGHS * LANE + lane]
+        scale = 1.0 / (high - low)
+        odds = ODDS * BETS * LANE + lane
+        for side in (LOW, HIGH):
+            near, far = (low, high) if side == LOW else (1.0 - high, 1.0 - low)
+            near_root, far_root = np.sqrt(near), np.sqrt(far)
+            near_fourth, far_fourth = np.sqrt(near_root), np.sqrt(far_root)
+            k = odds + 4 * side * LANE
+            group[k] = scale * (far_fourth - near_fourth)
+            group[k + LANE] = scale * (far_root - near_root)
+            group[k + 2 * LANE] = scale * (far_root * far_fourth - near_root * near_fourth)
+            group[k + 3 * LANE] = scale * (far * far - near * near)
+        out_low, out_high = np.sqrt(2.0 * min(low, 1.0 - low)), np.sqrt(2.0 * min(high, 1.0 - high))
+        in_low, in_high = np.sqrt(abs(2.0 * low - 1.0)), np.sqrt(abs(2.0 * high - 1.0))
+        # Multiplied, not chosen, as in ``rank``: one of these is 1, the others 0.
+        before, after = np.float64(np.uint64(high <= 0.5)), np.float64(np.uint64(low >= 0.5))
+        across = 1.0 - before - after
+        out_mass = before * (out_high - out_low) + after * (out_low - out_high) + across * (2.0 - out_low - out_high)
+        in_mass = before * (in_low - in_high) + after * (in_high - in_low) + across * (in_low + in_high)
+        group[odds + (FIXED - 2) * LANE] = 0.5 * scale * out_mass
+        group[odds + (FIXED - 1) * LANE] = 0.5 * scale * in_mass
+
+
+@in_place
+def recent_odds(group: Floats, lanes: int, streams: int) -> None:
+    """Means of the densities that follow what was seen lately; and what was seen now joins them."""
+    for lane in range(streams):
+        low, high = group[LOWS * LANE + lane], group[HIGHS * LANE + lane]
+        scale = 1.0 / (high - low)
+        for a in range(len(MEMORY)):
+            first = (LATELY + a * EDGES) * LANE + lane
+            seen_lately = _share_below(group, first, high) - _share_below(group, first, low)
+            group[(ODDS * BETS + FIXED + a) * LANE + lane] = 1.0 - TRUST + TRUST * scale * seen_lately
+    for lane in range(lanes):
+        low, high = group[LOWS * LANE + lane], group[HIGHS * LANE + lane]
+        scale = 1.0 / (high - low)
+        for j in range(1, BINS):
+            inside = min(max((j * (1.0 / BINS) - low) * scale, 0.0), 1.0)
+            group[(INSIDE + j) * LANE + lane] = inside
+    for a in range(len(MEMORY)):
+        rate = 1.0 / MEMORY[a]
+        for k in range(LANE, BINS * LANE):
+            lately = (LATELY + a * EDGES) * LANE + k
+            group[lately] += rate * (group[INSIDE * LANE + k] - group[lately])
+
+
+@in_place
+def _share_below(group: Floats, first: int, u: float) -> float:
+    """Share of recent contexts with ranks below u."""
+    j = min(int(u * BINS), BINS - 1)
+    k = np.uint64(first + j * LANE)
+    return float(group[k] + (u * BINS - j) * (group[k + np.uint64(LANE)] - group[k]))
+
+
+@in_place
+def _stake(group: Floats, lanes: int, fresh: float) -> None:
+    """Fresh wealth joins the bets."""
+    for lane in range(lanes):
+        total = 0.0
+        for b in range(BETS):
+            group[b * LANE + lane] += fresh * SHARES[b]
+            total += group[b * LANE + lane]
+        group[TOTAL * LANE + lane] = total
+
+
+@in_place
+def _cut_off(group: Floats, streams: int, limit: float) -> None:
+    """Cut off what bets could win beyond the limit."""
+    for lane in range(streams):
+        if group[TOTAL * LANE + lane] * LONG_SHOT > limit:
+            low, high = group[LOWS * LANE + lane], group[HIGHS * LANE + lane]
+            for b in range(FIXED):
+                most = limit / group[b * LANE + lane]
+                if POWERS[b] < 1.0 and most < LONG_SHOT:
+                    odds = cut_off_odds(SIDES[b], POWERS[b], low, high, most)
+                    group[(ODDS * BETS + b) * LANE + lane] = odds
+
+
+@in_place
+def _pay(group: Floats, lanes: int, seen: float) -> None:
+    """Multiply wealth by the odds."""
+    for lane in range(lanes):
+        total = 0.0
+        for b in range(BETS):
+            k = b * LANE + lane
+            wealth, gain = k + WEALTH * BETS * LANE, k + GAIN * BETS * LANE
+            begin, odds = k + BEGIN * BETS * LANE, k + ODDS * BETS * LANE
+            group[wealth] = min(group[wealth] * group[odds], RICHEST)
+            total += group[wealth]
+            # The best moment to have begun is where the product of gains was last at its lowest.
+            group[begin] = seen if group[gain] <= 1.0 else group[begin]
+            group[gain] = min(max(group[gain], 1.0) * group[odds], RICHEST)
+        group[TOTAL * LANE + lane] = total
+
+
+@in_place
+def _began(room: Floats, stream: int) -> int:
+    """How many contexts came before the change, by the richest bet of a stream."""
+    best = 0
+    for b in range(BETS):
+        if room[stream + (WEALTH * BETS + b) * LANE] > room[stream + (WEALTH * BETS + best) * LANE]:
+            best = b
+    return int(room[stream + (BEGIN * BETS + best) * LANE])
 
 
 @in_place
@@ -262,7 +441,7 @@ def cut_off_odds(side: int, power: float, low: float, high: float, most: float) 
     v is the distance from a side. What the cut saves is spread evenly over [0, 1].
     """
     edge = (most / power) ** (1.0 / (power - 1.0))
-    saved = edge**power - most * edge
+    saved = _raise(edge, power) - most * edge
     mass = _mass(side, power, high, most, edge, saved) - _mass(side, power, low, most, edge, saved)
     return float(mass / (high - low) + saved)
 
@@ -277,7 +456,7 @@ def _mass(side: int, power: float, u: float, most: float, edge: float, saved: fl
         v = 2.0 * min(u, 1.0 - u)
     elif side == IN:
         v = abs(2.0 * u - 1.0)
-    mass = most * v if v < edge else v**power - saved
+    mass = most * v if v < edge else _raise(v, power) - saved
     if side == LOW:
         return mass
     if side == HIGH:
@@ -289,30 +468,6 @@ def _mass(side: int, power: float, u: float, most: float, edge: float, saved: fl
 
 
 @in_place
-def _recent_odds(bets: Floats, lately: Floats, s: int, low: float, high: float) -> None:
-    """Means of the densities that follow what was seen lately; and what was seen now joins them."""
-    scale = 1.0 / (high - low)
-    for a in range(lately.shape[1]):
-        seen_lately = _share_below(lately, s, a, high) - _share_below(lately, s, a, low)
-        bets[s, ODDS, FIXED + a] = 1.0 - TRUST + TRUST * scale * seen_lately
-        rate = 1.0 / MEMORY[a]
-        for j in range(1, BINS):
-            inside = min(max((j * (1.0 / BINS) - low) * scale, 0.0), 1.0)
-            lately[s, a, j] += rate * (inside - lately[s, a, j])
-
-
-@in_place
-def _share_below(lately: Floats, s: int, a: int, u: float) -> float:
-    """Share of recent contexts with ranks below u."""
-    j = min(int(u * BINS), BINS - 1)
-    return float(lately[s, a, j] + (u * BINS - j) * (lately[s, a, j + 1] - lately[s, a, j]))
-
-
-@in_place
-def _began(bets: Floats, s: int) -> int:
-    """How many contexts came before the change, by the richest bet of a stream."""
-    best = 0
-    for b in range(bets.shape[2]):
-        if bets[s, WEALTH, b] > bets[s, WEALTH, best]:
-            best = b
-    return int(bets[s, BEGIN, best])
+def _raise(v: float, power: float) -> float:
+    """Power of a number. The compiler would take a root for 1/2 in some places, not in others, and round otherwise."""
+    return float(np.sqrt(v) if power == 0.5 else v**power)
