@@ -78,7 +78,7 @@ def test_from_declaration_to_export(client, declaration):
     assert client.post("/experiments/checkout/decisions", json={"context": DESK}).json()["arm"] == "old"
     assert client.get("/healthz").json() == {"status": "ok"}
     text = client.get("/metrics").text
-    assert "conebandit_events_total 16" in text
+    assert "conebandit_events_total 17" in text
     assert 'route="/experiments/{experiment}/decisions",status="200"} 3' in text
 
 

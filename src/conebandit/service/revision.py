@@ -14,8 +14,9 @@ from conebandit.service.errors import ServiceError
 from conebandit.service.state import State, fold_page, start
 from conebandit.service.store import Store
 
-NEAR = 100  # events that may be left to fold within a turn
-LONGEST_PAUSE = 0.01  # seconds after each page: decisions in this process come first
+NEAR = 50  # events that may be left to fold within a turn
+AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
+LONGEST_PAUSE = 0.02  # seconds
 RETRY = 10.0  # seconds after a revision that came to nothing
 REPLAYED = 3000  # events a second, with pauses; after so long a process looks after what another one should have done
 
@@ -96,7 +97,7 @@ class Revision:
                 head = session.head(self._id)
                 if head is None or head.seq < state.head.seq:
                     raise GivenUpError  # another log of the same name
-                fold_page(session, state, head)
+                fold_page(session, state, head, limit=AT_ONCE)
             left = head.seq - state.head.seq
             time.sleep(min(time.perf_counter() - began, LONGEST_PAUSE))
 

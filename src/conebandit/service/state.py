@@ -17,7 +17,7 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
 from conebandit.service.registry import Served, load_policy, make_policy
-from conebandit.service.store import Head, Session
+from conebandit.service.store import PAGE, Head, Session
 from conebandit.service.windows import Windows, deadline
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
@@ -347,10 +347,10 @@ def follow(session: Session, state: State, head: Head, watch: Watch | None = Non
         pass
 
 
-def fold_page(session: Session, state: State, head: Head, watch: Watch | None = None) -> bool:
+def fold_page(session: Session, state: State, head: Head, watch: Watch | None = None, *, limit: int = PAGE) -> bool:
     """Fold some events, not beyond a head; False if there are no more."""
     id_ = state.experiment.id
-    page = next(session.checked(id_, state.head, head), None)
+    page = next(session.checked(id_, state.head, head, limit), None)
     if page is None:
         return False
     ids = list({event.decision for event in page if event.kind == "reported" and event.decision is not None})

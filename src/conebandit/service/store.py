@@ -127,10 +127,10 @@ class Session:
         sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         return [Event(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
 
-    def checked(self, experiment: str, after: Head, upto: Head) -> Iterator[list[Event]]:
+    def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Event]]:
         """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
         while after.seq < upto.seq:
-            page = check(self.events(experiment, after.seq, upto.seq), after.check, after.seq)
+            page = check(self.events(experiment, after.seq, upto.seq, limit), after.check, after.seq)
             if not page:
                 raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
             yield page
