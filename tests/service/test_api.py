@@ -10,7 +10,7 @@ import httpx
 import polars
 import pytest
 
-from conebandit.service import api, engine, keys
+from conebandit.service import api, engine, keys, reading, shared
 from conebandit.service.server import serve, serving
 from conebandit.service.store import open_store
 
@@ -209,7 +209,7 @@ def test_bad_requests_are_refused_in_words(sqlite_client):
 
 
 def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):
-    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         made = {scope: keys.create_key(session, scope, [scope]) for scope in keys.SCOPES}
@@ -270,7 +270,7 @@ def test_without_keys_pages_of_others_may_not_ask(sqlite_client, sqlite_address,
     ]:
         assert sqlite_client.get("/experiments", headers=headers).status_code == status, headers
         assert sqlite_client.post(D, json={"context": CONTEXT}, headers=headers).status_code == status, headers
-    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         key = keys.create_key(session, "k", ["admin"])
@@ -319,7 +319,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
         monkeypatch.setattr(engine.Turn, "describe", broken)
         reply = sqlite_client.get("/experiments/checkout")
         assert reply.status_code == 500
-        monkeypatch.setattr(api, "_list", broken)
+        monkeypatch.setattr(reading, "_list", broken)
         other = sqlite_client.get("/experiments")
         assert other.status_code == 500
     for text in (reply.text, other.text):
