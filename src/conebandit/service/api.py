@@ -306,5 +306,5 @@ class _Limits:
             await JSONResponse({"error": FAULT}, 500)(scope, receive, noted)
         route = getattr(scope.get("route"), "path", UNKNOWN)
         method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
-        self._shared.requests[method, route, status] += 1
-        self._shared.seconds[method, route] += time.perf_counter() - start
+        experiment = scope.get("path_params", {}).get("experiment")
+        self._shared.metrics.answered(method, route, status, time.perf_counter() - start, experiment)

@@ -6,9 +6,10 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from conebandit.service.errors import InvalidError, NotFoundError
+from conebandit.service.metrics import FORMAT
 from conebandit.service.shared import ExperimentId, Shared, needs
 from conebandit.service.store import Store
 from conebandit.service.tables import FORMATS, export
@@ -90,9 +91,9 @@ def add_operations(app: FastAPI, shared: Shared) -> None:
         return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse, dependencies=[needs(shared, "read")])
-    async def metrics() -> str:
-        """Counters in the text format of Prometheus."""
-        return _prometheus(shared)
+    async def metrics() -> Response:
+        """Counters, and histograms of latencies, in the text format of Prometheus."""
+        return Response(_metrics(shared), headers={"content-type": FORMAT})
 
 
 def _list(store: Store) -> list[str]:
@@ -119,19 +120,13 @@ def _context(text: str) -> dict[str, Any]:
     return context
 
 
-def _prometheus(shared: Shared) -> str:
-    lines = [
-        "# TYPE conebandit_events_total counter",
-        f"conebandit_events_total {shared.writer.events_written}",
-        "# TYPE conebandit_commits_total counter",
-        f"conebandit_commits_total {shared.writer.turns}",
-        "# TYPE conebandit_waiting_requests gauge",
-        f"conebandit_waiting_requests {shared.writer.waiting}",
-        "# TYPE conebandit_requests_total counter",
-    ]
-    for (method, route, status), count in sorted(shared.requests.items()):
-        lines.append(f'conebandit_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
-    lines.append("# TYPE conebandit_request_seconds_total counter")
-    for (method, route), seconds in sorted(shared.seconds.items()):
-        lines.append(f'conebandit_request_seconds_total{{method="{method}",route="{route}"}} {seconds:.6f}')
-    return "\n".join(lines) + "\n"
+def _metrics(shared: Shared) -> str:
+    writer = shared.writer
+    return shared.metrics.text(
+        {
+            ("conebandit_events_total", "counter"): writer.events_written,
+            ("conebandit_commits_total", "counter"): writer.turns,
+            ("conebandit_waiting_requests", "gauge"): writer.waiting,
+            ("conebandit_running_revisions", "gauge"): writer.revising,
+        }
+    )

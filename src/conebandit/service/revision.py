@@ -151,6 +151,12 @@ class Revisions:
                 if wanted and time.monotonic() >= self._not_before.get(id_, 0.0):
                     self._running[id_] = Revision(self._store, self._submit, state)
 
+    @property
+    def running(self) -> int:
+        """How many there are."""
+        with self._lock:
+            return sum(revision.ended is None for revision in self._running.values())
+
     def _still_running(self, id_: str) -> Revision | None:
         running = self._running.get(id_)
         if running is None or running.ended is None:

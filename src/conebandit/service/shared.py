@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from starlette.exceptions import HTTPException
 from conebandit.service import keys
 from conebandit.service.engine import Turn
 from conebandit.service.experiment import ID
+from conebandit.service.metrics import Metrics
 from conebandit.service.shift import ShiftWatch
 from conebandit.service.store import KeyRow, Store
 from conebandit.service.writer import Writer
@@ -34,8 +34,7 @@ class Shared:
         self.hosts = {*LOOPBACK, *(host.lower() for host in hosts)}
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
-        self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
+        self.metrics = Metrics()
         self._keys: list[KeyRow] = []
         self._keys_read = -KEYS_FOR
 

@@ -86,6 +86,11 @@ class Writer:
         """How many requests have not been taken up."""
         return self._queue.qsize()
 
+    @property
+    def revising(self) -> int:
+        """How many logs are being folded anew."""
+        return self._revisions.running
+
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
         self._revisions.close()
