@@ -16,6 +16,9 @@ from tests.service.databases import free_port
 
 # Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
 COMMAND = """
+import sys
+import conebandit._version
+conebandit._version.__version__ = sys.argv.pop(1)
 from conebandit.service import engine, state
 engine.SNAPSHOT_EVERY, state.PART = 100, 200
 from conebandit.cli import main
@@ -23,17 +26,22 @@ main()
 """
 
 
+def command(*arguments: str, version: str = cb.__version__) -> list[str]:
+    """The command line of ``conebandit``, in a version of the library that calls itself so."""
+    return [sys.executable, "-c", COMMAND, version, *arguments]
+
+
 class Process:
     """``conebandit serve`` as a process of its own."""
 
-    def __init__(self, address: str) -> None:
-        self.address, self.port = address, free_port()
+    def __init__(self, address: str, version: str = cb.__version__) -> None:
+        self.address, self.port, self.version = address, free_port(), version
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-c", COMMAND, "serve", "--store", self.address, "--port", str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        serve = command("serve", "--store", self.address, "--port", str(self.port), version=self.version)
+        self.process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait_until_ready(self) -> None:
         for _ in range(600):

@@ -262,10 +262,9 @@ class Turn:
             due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
             if experiment_id in self._engine.pending:
                 self._go_on_keeping(experiment_id)
-            elif state.head.seq >= due:
+            elif state.head.seq >= due and self.session.begin_snapshot(experiment_id, state.head.seq):
                 state.kept = state.head.seq
-                if self.session.begin_snapshot(experiment_id, state.head.seq):
-                    self._engine.pending[experiment_id] = Pending(state)
+                self._engine.pending[experiment_id] = Pending(state)
 
     def states(self) -> dict[str, State]:
         """The states of the experiments of this turn."""
@@ -311,9 +310,12 @@ class Turn:
     def snapshot(self, experiment_id: str) -> None:
         """Keep the state, so that a start need not read the whole log; at once."""
         state = self._state(experiment_id)
+        seq = state.head.seq
         self._write(experiment_id)
-        if self.session.save_snapshot(experiment_id, state.head.seq, state.to_parts()):
-            state.kept = state.head.seq
+        if state.kept != seq and seq in self.session.snapshots(experiment_id):
+            self.session.drop_snapshots(experiment_id, seq, seq)  # we could not use it: another version's, most likely
+        if self.session.save_snapshot(experiment_id, seq, state.to_parts()):
+            state.kept = seq
             self._forget_old_snapshots(experiment_id)
 
     def _forget_old_snapshots(self, experiment_id: str) -> None:
