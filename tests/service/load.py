@@ -15,12 +15,13 @@ import conebandit as cb
 from tests.service.databases import free_port
 
 # Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
+# A revision that a kill has ended begins again soon.
 COMMAND = """
 import sys
 import conebandit._version
 conebandit._version.__version__ = sys.argv.pop(1)
-from conebandit.service import engine, state
-engine.SNAPSHOT_EVERY, state.PART = 100, 200
+from conebandit.service import engine, revision, state
+engine.SNAPSHOT_EVERY, state.PART, revision.RETRY = 100, 200, 0.5
 from conebandit.cli import main
 main()
 """
@@ -110,6 +111,10 @@ class Load:
             for name in rng.sample(sorted(values), rng.randint(0, 2)):
                 rng.choice(clients).report("checkout", id_, {name: values[name]})
                 self.acknowledged[id_][1][name] = values[name]
+            if rng.random() < 0.1 and self.acknowledged[id_][1]:
+                name, value = next(iter(self.acknowledged[id_][1])), rng.random()
+                rng.choice(clients).report("checkout", id_, {name: value})
+                self.acknowledged[id_][1][name] = value
             if rng.random() < 0.05:
                 again = rng.choice(clients).decide("checkout", context, id=id_)
                 assert again == assignment, f"{again} is not {assignment}"
