@@ -1,7 +1,8 @@
 """What the service costs: decisions per second and latency beside a bare endpoint that commits one row, and memory.
 
 ``python benchmarks/service.py load`` for SQLite and PostgreSQL (if its binaries are installed), ``... disturb`` for
-reading beside deciding, ``... memory`` for a million events, ``... crash`` for what is left after fifty kills.
+reading beside deciding, ``... correct`` for deciding beside a correction of the oldest outcome and a new arm,
+``... memory`` for a million events, ``... crash`` for what is left after fifty kills.
 Everything runs on loopback, one load generator beside one server process, and is bounded in time.
 """
 
@@ -45,6 +46,7 @@ RESULTS = Path(__file__).parent / "results"
 CONNECTIONS = 16
 SECONDS = 4.0
 DISTURBED = 20.0  # seconds
+CORRECTED = 40.0  # seconds
 ROUNDS = 3
 WANTED = 0.6
 BATCH = 500
@@ -63,7 +65,8 @@ FOUND = {
     "lost": "lost",
     "twice": "there twice",
     "recomputed": "decisions that `verify` made again",
-    "snapshots": "snapshots that it compared",
+    "revisions": "revisions in the log, for corrections",
+    "snapshots": "snapshots that `verify` compared",
     "agrees": "`verify` and the state of every process agree",
     "fronts_differ": "processes that answer otherwise than the first",
     "seconds": "seconds",
@@ -241,6 +244,40 @@ def read(port: int, seconds: float) -> tuple[int, int]:
     return reads["export"], reads["front"]
 
 
+# ---- corrections ----------------------------------------------------------------------------------------------------
+
+
+def correct(address: str, events: int) -> dict[str, Any]:
+    """Latency of one caller while the oldest outcome of a long log is corrected, and while an arm is added."""
+    path, found = "/experiments/bench/decisions", {}
+    with running(*_service(address)) as (port, _), cb.Client(f"http://127.0.0.1:{port}", timeout=300) as client:
+        _teach(port, events)
+        found["calm"] = load(port, path, connections=1, seconds=CORRECTED)
+        [oldest] = client.events("bench", after=1, limit=1)["events"]
+        works: dict[str, Callable[[], Any]] = {
+            "the oldest outcome is corrected": lambda: client.report("bench", oldest["body"]["id"], {"revenue": 5.0}),
+            "an arm is added": lambda: client.add_arm("bench", "e"),
+        }
+        for name, work in works.items():
+            spent: list[float] = []
+            beside = threading.Timer(1.0, lambda work=work, spent=spent: spent.append(_until_it_counts(client, work)))
+            beside.start()
+            found[name] = load(port, path, connections=1, seconds=CORRECTED)
+            beside.join()
+            found[name]["counts_after"] = spent[0]
+    return {"events": events, "rows": found}
+
+
+def _until_it_counts(client: cb.Client, work: Callable[[], Any]) -> float:
+    """Seconds from a change to the first decision that takes it into account."""
+    start = time.perf_counter()
+    work()
+    while client.show("bench").get("revising", False):
+        time.sleep(0.1)
+    client.decide("bench", {"age": 0.5, "load": 0.5})
+    return time.perf_counter() - start
+
+
 # ---- memory ---------------------------------------------------------------------------------------------------------
 
 
@@ -299,8 +336,8 @@ def crash(kills: int) -> None:
         "",
         f"Made by `python benchmarks/service.py crash --kills {kills}`.",
         "",
-        "Four callers decide and report without a pause. SIGKILL strikes while they are being answered; they try again",
-        "with the same ids until they are.",
+        "Four callers decide, report and correct without a pause. SIGKILL strikes while they are being answered; they",
+        "try again with the same ids until they are.",
         "",
         f"| killed | {' | '.join(what for what, _ in found)} |",
         "|---|" + "---|" * len(found),
@@ -337,10 +374,17 @@ def _write(part: str, value: Any) -> None:
     (RESULTS / "service.md").write_text(_page(results))
 
 
+def _earlier(part: str) -> dict[str, Any]:
+    """What was measured before, of parts that are measured in several runs."""
+    path = RESULTS / "service.json"
+    found: dict[str, Any] = json.loads(path.read_text()).get(part, {}) if path.exists() else {}
+    return found
+
+
 def _page(results: dict[str, Any]) -> str:
     lines = ["# What the service costs", "", "Made by `python benchmarks/service.py`, on loopback, one server process."]
     parts: dict[str, Callable[[Any], list[str]]]
-    parts = {"load": _load_lines, "disturb": _disturb_lines, "memory": _memory_lines}
+    parts = {"load": _load_lines, "disturb": _disturb_lines, "correct": _correct_lines, "memory": _memory_lines}
     for part, describe in parts.items():
         if part in results:
             lines += ["", *describe(results[part])]
@@ -371,6 +415,22 @@ def _disturb_lines(d: dict[str, Any]) -> list[str]:
     return [*lines, "", "Wanted: at most 50 ms while reading."]
 
 
+def _correct_lines(runs: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        f"One caller, {CORRECTED:g} seconds each, on a log that is folded anew meanwhile (SQLite). *Counts after*:",
+        "from the change to the first decision that takes it into account.",
+        "",
+        "| version | events in the log | meanwhile | p50 ms | p99 ms | longest ms | counts after |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for version, run in runs.items():
+        for what, r in run["rows"].items():
+            numbers = f"{r['p50']:.1f} | {r['p99']:.1f} | {r['longest']:.1f}"
+            counts = f"{r['counts_after']:.1f} s" if "counts_after" in r else ""
+            lines.append(f"| {version} | {run['events']} | {what} | {numbers} | {counts} |")
+    return lines
+
+
 def _memory_lines(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
     lines = [
         "Memory of writer, engine and store (SQLite). Decisions and outcomes come in batches of 500; one of the",
@@ -395,13 +455,14 @@ def _memory_lines(runs: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["load", "disturb", "memory", "crash", "bare", "read"])
+    parser.add_argument("what", choices=["load", "disturb", "correct", "memory", "crash", "bare", "read"])
     parser.add_argument("--store", default="", help="bare: where to commit")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--threads", action="store_true")
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--policy", default="ConeTree")
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--version", default="now", help="correct: what the rows are called")
     given = parser.parse_args()
     if given.what == "bare":
         bare(given.store, given.port, given.threads)
@@ -419,11 +480,14 @@ def main() -> None:
     elif given.what == "disturb":
         with tempfile.TemporaryDirectory() as folder:
             _write("disturb", disturb(f"{folder}/log.db"))
-    else:
-        path = RESULTS / "service.json"
-        earlier = json.loads(path.read_text()).get("memory", {}) if path.exists() else {}
+    elif given.what == "correct":
         with tempfile.TemporaryDirectory() as folder:
-            _write("memory", earlier | {given.policy: memory(given.events, given.policy, f"{folder}/log.db")})
+            run = correct(f"{folder}/log.db", min(given.events, 100_000))
+            _write("correct", _earlier("correct") | {given.version: run})
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = memory(given.events, given.policy, f"{folder}/log.db")
+            _write("memory", _earlier("memory") | {given.policy: rows})
     print((RESULTS / "service.md").read_text())
 
 

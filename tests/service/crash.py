@@ -25,7 +25,8 @@ class Found:
     lost: int  # acknowledged, and not in the log as it was acknowledged
     twice: int  # decisions or values that are in the log more than once
     recomputed: int  # decisions that verify made again
-    snapshots: int  # that it compared
+    revisions: int  # in the log, for corrections
+    snapshots: int  # that verify compared
     agrees: bool  # verify, and every process has the state that it rebuilt
     fronts_differ: int  # processes whose front or retried decision is not that of the first
     seconds: int
@@ -94,6 +95,8 @@ def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
     """The states of all processes, and how many answer something else than the first."""
     context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
     clients = [cb.Client(server.url, retries=20) for server in servers]
+    while any(client.show("checkout")["revising"] for client in clients):
+        time.sleep(0.05)
     retried = [client.decide("checkout", context, id="once") for client in clients]
     fronts = [client.front("checkout", context) for client in clients]
     states = [client.state("checkout") for client in clients]
@@ -109,18 +112,18 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         raise load.failures[0]
     store = open_store(address)
     with store.read() as session:
-        report = verify(session, "checkout")
+        report = verify(session, "checkout", every=True)
         events = session.events("checkout", limit=10**7)
     store.close()
-    arms, values, times = {}, {}, Counter[tuple[str | None, str]]()
+    arms, values, times = {}, {}, Counter[tuple[str | None, str, float]]()
     for event in events:
         if event.kind == "decided":
             arms[event.decision] = event.body["arm"]
-            times[event.decision, "decided"] += 1
+            times[event.decision, "decided", 0.0] += 1
         elif event.kind == "reported":
             for name, value in event.body["values"].items():
                 values[event.decision, name] = value
-                times[event.decision, name] += 1
+                times[event.decision, name, value] += 1
     acknowledged = load.acknowledged.items()
     lost = sum(arms.get(id_) != arm for id_, (arm, _) in acknowledged)
     lost += sum(values.get((id_, name)) != v for id_, (_, reported) in acknowledged for name, v in reported.items())
@@ -133,6 +136,7 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         lost=lost,
         twice=sum(count > 1 for count in times.values()),
         recomputed=report.recomputed,
+        revisions=sum(event.kind == "revised" for event in events),
         snapshots=report.snapshots,
         agrees=report.agrees and all(state == served for state in states),
         fronts_differ=differ,

@@ -15,25 +15,34 @@ import conebandit as cb
 from tests.service.databases import free_port
 
 # Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
+# A revision that a kill has ended begins again soon.
 COMMAND = """
-from conebandit.service import engine, state
-engine.SNAPSHOT_EVERY, state.PART = 100, 200
+import sys
+import conebandit._version
+conebandit._version.__version__ = sys.argv.pop(1)
+from conebandit.service import engine, revision, state
+engine.SNAPSHOT_EVERY, state.PART, revision.RETRY = 100, 200, 0.5
 from conebandit.cli import main
 main()
 """
 
 
+def command(*arguments: str, version: str = cb.__version__) -> list[str]:
+    """The command line of ``conebandit``, in a version of the library that calls itself so."""
+    return [sys.executable, "-c", COMMAND, version, *arguments]
+
+
 class Process:
     """``conebandit serve`` as a process of its own."""
 
-    def __init__(self, address: str) -> None:
-        self.address, self.port = address, free_port()
+    def __init__(self, address: str, version: str = cb.__version__) -> None:
+        self.address, self.port, self.version = address, free_port(), version
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-c", COMMAND, "serve", "--store", self.address, "--port", str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        serve = command("serve", "--store", self.address, "--port", str(self.port), version=self.version)
+        self.process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait_until_ready(self) -> None:
         for _ in range(600):
@@ -102,6 +111,10 @@ class Load:
             for name in rng.sample(sorted(values), rng.randint(0, 2)):
                 rng.choice(clients).report("checkout", id_, {name: values[name]})
                 self.acknowledged[id_][1][name] = values[name]
+            if rng.random() < 0.1 and self.acknowledged[id_][1]:
+                name, value = next(iter(self.acknowledged[id_][1])), rng.random()
+                rng.choice(clients).report("checkout", id_, {name: value})
+                self.acknowledged[id_][1][name] = value
             if rng.random() < 0.05:
                 again = rng.choice(clients).decide("checkout", context, id=id_)
                 assert again == assignment, f"{again} is not {assignment}"

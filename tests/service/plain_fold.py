@@ -11,20 +11,22 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
     """The policy after a list of events."""
     bodies = [(e.seq, e.kind, json.loads(e.text)) for e in events]
     experiment = Experiment.from_dict(bodies[0][2]["declaration"])
+    view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
     arms = list(experiment.arms)
-    arms += [b["arm"] for _, kind, b in bodies if kind == "arm_added"]
-    for _, kind, b in bodies:
-        if kind == "arm_retired":
+    arms += [b["arm"] for seq, kind, b in bodies if kind == "arm_added" and seq <= view]
+    for seq, kind, b in bodies:
+        if kind == "arm_retired" and seq <= view:
             arms.remove(b["arm"])
     policy = make_policy(experiment, len(arms))
     metrics = {m.name: m for m in experiment.metrics}
     decided = {b["id"]: (seq, b) for seq, kind, b in bodies if kind == "decided"}
 
-    last = {}  # the value that was reported last
-    for _, kind, b in bodies:
+    last = {}  # the value that was reported last, as far as it counts
+    for seq, kind, b in bodies:
         if kind == "reported":
             for name, value in b["values"].items():
-                last[b["id"], name] = value
+                if seq <= view or (b["id"], name) not in last:
+                    last[b["id"], name] = value
 
     def learn(decision, names, values):
         if decision["arm"] in arms:

@@ -4,13 +4,14 @@ import csv
 import io
 import json
 import logging
+import re
 import time
 
 import httpx
 import polars
 import pytest
 
-from conebandit.service import api, engine, keys
+from conebandit.service import api, engine, keys, reading, shared
 from conebandit.service.server import serve, serving
 from conebandit.service.store import open_store
 
@@ -78,8 +79,56 @@ def test_from_declaration_to_export(client, declaration):
     assert client.post("/experiments/checkout/decisions", json={"context": DESK}).json()["arm"] == "old"
     assert client.get("/healthz").json() == {"status": "ok"}
     text = client.get("/metrics").text
-    assert "conebandit_events_total 16" in text
+    assert "conebandit_events_total 17" in text
     assert 'route="/experiments/{experiment}/decisions",status="200"} 3' in text
+
+
+SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="[^"\\\\\n]*",?)*)\})? (\S+)')
+
+
+def parsed(text):
+    """The text format of Prometheus, read plainly: types by metric, values by name and labels."""
+    types, values = {}, {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in types, "one block for each metric"
+            types[name] = current = kind, name
+        else:
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            kind, of = current
+            assert name in ({f"{of}_bucket", f"{of}_sum", f"{of}_count"} if kind == "histogram" else {of}), line
+            key = name, tuple(tuple(label.split("=", 1)) for label in labels.split(",")) if labels else ()
+            assert key not in values, line
+            values[key] = float(value)
+    return {name: kind for name, (kind, _) in types.items()}, values
+
+
+def test_metrics_are_what_prometheus_reads(client):
+    for i in range(4):
+        client.post("/experiments/checkout/decisions", json={"id": str(i), "context": DESK})
+    client.post("/experiments/checkout/outcomes", json={"id": "0", "values": {"revenue": 2}})
+    client.post("/experiments/nothing/decisions", json={"context": DESK})
+    client.post("/experiments/checkout/decisions", json={"context": {"age": "old"}})
+    reply = client.get("/metrics")
+    assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    types, values = parsed(reply.text)
+    for name, times in [("conebandit_decision_seconds", 4), ("conebandit_outcome_seconds", 1)]:
+        assert types[name] == "histogram"
+        buckets = [(dict(labels), n) for (of, labels), n in values.items() if of == f"{name}_bucket"]
+        assert {labels["experiment"] for labels, _ in buckets} == {'"checkout"'}, "no rows for what is no experiment"
+        most = [float(labels["le"].strip('"')) for labels, _ in buckets]
+        counts = [n for _, n in buckets]
+        assert most == sorted(most)
+        assert most[-1] == float("inf")
+        assert counts == sorted(counts)
+        whole = (("experiment", '"checkout"'),)
+        assert values[f"{name}_count", whole] == counts[-1] == times
+        assert 0 < values[f"{name}_sum", whole] < 10 * times
+    assert types["conebandit_requests_total"] == types["conebandit_events_total"] == "counter"
+    assert values["conebandit_events_total", ()] == 6
+    assert types["conebandit_running_revisions"] == "gauge"
 
 
 def test_the_monitor_sees_a_change_of_the_population(sqlite_client):
@@ -209,7 +258,7 @@ def test_bad_requests_are_refused_in_words(sqlite_client):
 
 
 def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):
-    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         made = {scope: keys.create_key(session, scope, [scope]) for scope in keys.SCOPES}
@@ -270,7 +319,7 @@ def test_without_keys_pages_of_others_may_not_ask(sqlite_client, sqlite_address,
     ]:
         assert sqlite_client.get("/experiments", headers=headers).status_code == status, headers
         assert sqlite_client.post(D, json={"context": CONTEXT}, headers=headers).status_code == status, headers
-    monkeypatch.setattr(api, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         key = keys.create_key(session, "k", ["admin"])
@@ -319,7 +368,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
         monkeypatch.setattr(engine.Turn, "describe", broken)
         reply = sqlite_client.get("/experiments/checkout")
         assert reply.status_code == 500
-        monkeypatch.setattr(api, "_list", broken)
+        monkeypatch.setattr(reading, "_list", broken)
         other = sqlite_client.get("/experiments")
         assert other.status_code == 500
     for text in (reply.text, other.text):

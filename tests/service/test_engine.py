@@ -256,6 +256,7 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
     assert run.digest() == before
     with store.write() as session:  # a damaged one is not used, an untrue one is found
         content = list(session.snapshot("checkout", latest))
+        session.drop_snapshots("checkout", latest, latest)
         session.save_snapshot("checkout", latest, [content[0], content[1][:-1], *content[2:]])
     run.engine.forget()
     assert run.digest() == before

@@ -2,12 +2,14 @@
 
 import math
 import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
+from conebandit.service.events import Event
 from conebandit.service.server import serving
 from conebandit.service.state import rebuild
 from conebandit.service.store import open_store
@@ -48,18 +50,24 @@ def test_http_and_library_agree(address, declaration):
         client.create(declaration)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda seed: simulate(cb.Client(url), "checkout", seed, 60), range(4)))
+        while client.show("checkout")["revising"]:
+            time.sleep(0.02)
         served = client.state("checkout")
         client.close()
     store = open_store(address)
     with store.read() as session:
         events = session.events("checkout", limit=10**6)
         state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        assert verify(session, "checkout").agrees
+        report = verify(session, "checkout", served, every=True)
+    assert (report.agrees, report.recomputed) == (True, report.decisions)
     store.close()
     kinds = [e.kind for e in events]
     assert kinds.count("decided") == 240
     assert served == {"events": len(events), "check": events[-1].check, "state": state.digest()}
     assert_same(state.policy, plain_fold(events))
+    as_if_all_counted = Event(0, "revised", None, '{"at":0,"upto":1000000}', "")
+    assert_same(state.policy, plain_fold([*events, as_if_all_counted]))
+    assert "revised" in kinds
 
 
 def test_the_client_says_what_is_wrong(tmp_path, declaration):

@@ -123,14 +123,15 @@ def test_a_backup_of_the_file_is_the_experiment(database, tmp_path):
     assert read(tmp_path / "backup.db") == read(database)
 
 
-def test_the_events_of_a_decision_are_found_by_the_index(database):
+def test_the_events_of_a_decision_and_those_of_none_are_found_by_an_index(database):
     store = open_store(str(database))
     with store.read() as session:
         asked, run = [], session._run
         session._run = lambda sql, values: asked.append((sql, values)) or run(sql, values)
         session.histories("checkout", ["d1", "d2"], 10)
         session.decided("checkout", ["d1", "d2"])
+        session.of_kinds("checkout", ["created", "revised"], 50)
         plans = [str(list(run("EXPLAIN QUERY PLAN " + sql, values))) for sql, values in asked]
     store.close()
-    assert len(plans) == 2
-    assert all("events_of_decision" in plan for plan in plans)
+    indices = ["events_of_decision", "events_of_decision", "events_of_experiment"]
+    assert all(index in plan for index, plan in zip(indices, plans, strict=True)), plans

@@ -1,20 +1,16 @@
-"""The service over HTTP (FastAPI). Thin: it checks form and keys, and hands the rest to the writer."""
+"""The service over HTTP (FastAPI): what changes something. Thin: it checks form, and hands the rest to the writer."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import time
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
 
-from fastapi import Body, Depends, FastAPI, Path, Query, Request
+from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
 from pydantic.config import JsonDict
 from starlette.concurrency import run_in_threadpool
@@ -22,19 +18,14 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from conebandit._version import __version__
-from conebandit.service import keys
 from conebandit.service.engine import MOST_AT_ONCE, Turn
-from conebandit.service.errors import InvalidError, NotFoundError, ServiceError, UnavailableError
-from conebandit.service.experiment import ID, Experiment
-from conebandit.service.shift import ShiftWatch
-from conebandit.service.store import KeyRow, Store
-from conebandit.service.tables import FORMATS, export
+from conebandit.service.errors import InvalidError, ServiceError, UnavailableError
+from conebandit.service.experiment import Experiment
+from conebandit.service.reading import add_operations, add_reading
+from conebandit.service.shared import ExperimentId, Shared, needs
 from conebandit.service.writer import Writer
 
 MOST_BYTES = 1 << 20  # of a request's body
-MOST_EVENTS = 1000  # of a page
-KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works no longer than that
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 UNKNOWN = "unknown"
 FAULT = "the service is at fault; its log says more."
 
@@ -145,73 +136,6 @@ DECLARATION_EXAMPLE = {
     "seed": 7,
 }
 
-ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
-ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"age": 34, "device": "phone"}'])]
-
-
-class _App:
-    """What the handlers share."""
-
-    def __init__(self, writer: Writer, hosts: Collection[str]) -> None:
-        self.writer = writer
-        self.hosts = {*LOOPBACK, *(host.lower() for host in hosts)}
-        self.store: Store = writer.store
-        self.shift = ShiftWatch(writer.store)
-        self.requests: Counter[tuple[str, str, int]] = Counter()
-        self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._keys: list[KeyRow] = []
-        self._keys_read = -KEYS_FOR
-
-    async def ask(self, experiment: str, work: Callable[[Turn], Any]) -> Any:
-        """Have the writer do something, and wait for its commit."""
-        return await asyncio.wrap_future(self.writer.submit(experiment, work))
-
-    async def read(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Do something that reads the store, beside the writer."""
-        return await run_in_threadpool(work, *args)
-
-    async def check(self, request: Request, scope: str) -> None:
-        """Let the request pass if its key has the scope, or if there are no keys at all."""
-        if time.monotonic() - self._keys_read > KEYS_FOR:
-            self._keys = await self.read(self._read_keys)
-            self._keys_read = time.monotonic()
-        if not self._keys:
-            self._refuse_other_pages(request)
-            return
-        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        found = keys.find_key(self._keys, given)
-        if found is None:
-            raise HTTPException(401, "a valid API key is needed, as header 'X-API-Key' or 'Authorization: Bearer ...'.")
-        if not keys.may(found, scope):
-            raise HTTPException(403, f"this API key has not the scope {scope!r}.")
-
-    def _refuse_other_pages(self, request: Request) -> None:
-        """Without keys, whoever reaches us may do everything; pages of others, in a browser on this machine, may not.
-
-        Such a page is given away by its origin or, if it let its own name point here (DNS rebinding), by our name.
-        """
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if _hostname(host) not in self.hosts:
-            names = ", ".join(sorted(self.hosts))
-            raise HTTPException(
-                403,
-                f"without API keys only requests to {names} are answered; see --allow-host. Got {ascii(host)[:80]}.",
-            )
-        if origin is not None and origin.partition("://")[2] != host:
-            raise HTTPException(403, "without API keys no page of another origin may ask.")
-
-    def _read_keys(self) -> list[KeyRow]:
-        with self.store.read() as session:
-            return session.api_keys()
-
-
-def _hostname(host: str) -> str | None:
-    """The name in a ``Host`` header, without the port."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
-
 
 def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
     """The service as an ASGI application; it closes the writer when it is shut down.
@@ -234,7 +158,7 @@ def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
     >>> "/experiments/{experiment}/decisions" in app.openapi()["paths"]
     True
     """
-    shared = _App(writer, hosts)
+    shared = Shared(writer, hosts)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -245,24 +169,17 @@ def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
     _errors(app)
     _experiments(app, shared)
     _traffic(app, shared)
-    _looking(app, shared)
-    _operations(app, shared)
+    add_reading(app, shared)
+    add_operations(app, shared)
     app.add_middleware(_Limits, shared=shared)
     return app
-
-
-def _needs(shared: _App, scope: str) -> Any:
-    async def check(request: Request) -> None:
-        await shared.check(request, scope)
-
-    return Depends(check)
 
 
 # ---- what changes something -----------------------------------------------------------------------------------------
 
 
-def _experiments(app: FastAPI, shared: _App) -> None:
-    @app.post("/experiments", status_code=201, dependencies=[_needs(shared, "admin")])
+def _experiments(app: FastAPI, shared: Shared) -> None:
+    @app.post("/experiments", status_code=201, dependencies=[needs(shared, "admin")])
     async def create(
         declaration: Annotated[dict[str, Any], Body(examples=[DECLARATION_EXAMPLE])],
     ) -> dict[str, Any]:
@@ -271,7 +188,7 @@ def _experiments(app: FastAPI, shared: _App) -> None:
         answer: dict[str, Any] = await shared.ask(experiment.id, lambda turn: turn.create(experiment))
         return answer
 
-    @app.post("/experiments/{experiment}/arms", dependencies=[_needs(shared, "admin")])
+    @app.post("/experiments/{experiment}/arms", dependencies=[needs(shared, "admin")])
     async def change_arms(
         experiment: ExperimentId, change: Annotated[ArmChange, Body(examples=[{"add": "bold"}])]
     ) -> dict[str, Any]:
@@ -287,18 +204,18 @@ def _experiments(app: FastAPI, shared: _App) -> None:
         answer: dict[str, Any] = await shared.ask(experiment, work)
         return answer
 
-    @app.post("/experiments/{experiment}/mode", dependencies=[_needs(shared, "admin")])
+    @app.post("/experiments/{experiment}/mode", dependencies=[needs(shared, "admin")])
     async def change_mode(experiment: ExperimentId, change: ModeChange) -> dict[str, Any]:
         """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.set_mode(experiment, change.mode))
         return answer
 
 
-def _traffic(app: FastAPI, shared: _App) -> None:
+def _traffic(app: FastAPI, shared: Shared) -> None:
     @app.post(
         "/experiments/{experiment}/decisions",
         response_model=DecisionReply | DecisionReplies,
-        dependencies=[_needs(shared, "decide")],
+        dependencies=[needs(shared, "decide")],
     )
     async def decide(experiment: ExperimentId, asked: DecisionRequest | DecisionRequests) -> Any:
         """Ask for an arm, or for several with ``{"decisions": [...]}``.
@@ -313,7 +230,7 @@ def _traffic(app: FastAPI, shared: _App) -> None:
     @app.post(
         "/experiments/{experiment}/outcomes",
         response_model=OutcomeReply | OutcomeReplies,
-        dependencies=[_needs(shared, "report")],
+        dependencies=[needs(shared, "report")],
     )
     async def report(experiment: ExperimentId, told: Outcome | Outcomes) -> Any:
         """Report metrics of a decision, or of several with ``{"outcomes": [...]}``.
@@ -324,125 +241,6 @@ def _traffic(app: FastAPI, shared: _App) -> None:
         requests = [{"id": one.id, "values": one.values} for one in many]
         answer = await shared.ask(experiment, lambda turn: turn.report(experiment, requests))
         return JSONResponse({"outcomes": answer} if isinstance(told, Outcomes) else answer[0])
-
-
-# ---- what only looks ------------------------------------------------------------------------------------------------
-
-
-def _looking(app: FastAPI, shared: _App) -> None:
-    look: dict[str, Any] = {"dependencies": [_needs(shared, "read")]}
-
-    @app.get("/experiments", **look)
-    async def list_experiments() -> list[str]:
-        """Ids of all experiments."""
-        found: list[str] = await shared.read(_list, shared.store)
-        return found
-
-    @app.get("/experiments/{experiment}", **look)
-    async def show(experiment: ExperimentId) -> dict[str, Any]:
-        """Declaration, arms, mode and number of events."""
-        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.describe(experiment))
-        return answer
-
-    @app.get("/experiments/{experiment}/front", **look)
-    async def front(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
-        """The arms held for undominated in a context, with estimates in the units of the metrics."""
-        x = _context(context)
-        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.front(experiment, x))
-        return answer
-
-    @app.get("/experiments/{experiment}/explain", **look)
-    async def explain(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
-        """Why these arms, in this context."""
-        x = _context(context)
-        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.explain(experiment, x))
-        return answer
-
-    @app.get("/experiments/{experiment}/state", **look)
-    async def state(experiment: ExperimentId) -> dict[str, Any]:
-        """Where the log ends and a checksum of the state; the same from every process."""
-        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.digest(experiment))
-        return answer
-
-    @app.get("/experiments/{experiment}/events", **look)
-    async def events(
-        experiment: ExperimentId,
-        after: Annotated[int, Query(ge=0, lt=2**53)] = 0,
-        limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100,
-    ) -> dict[str, Any]:
-        """A page of the log; ask again with ``after`` set to ``next``."""
-        answer: dict[str, Any] = await shared.read(_events, shared.store, experiment, after, limit)
-        return answer
-
-    @app.get("/experiments/{experiment}/export", response_class=StreamingResponse, **look)
-    async def export_all(
-        experiment: ExperimentId, kind: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl"
-    ) -> StreamingResponse:
-        """The log (JSON lines), or a table of decisions with their outcomes (CSV, Parquet)."""
-        parts = await shared.read(export, shared.store, experiment, kind)
-        name = f'attachment; filename="{experiment}.{kind}"'
-        return StreamingResponse(parts, media_type=FORMATS[kind], headers={"content-disposition": name})
-
-    @app.get("/experiments/{experiment}/shift", **look)
-    async def shift(experiment: ExperimentId) -> dict[str, Any]:
-        """Whether the law of the contexts has changed since the beginning."""
-        answer: dict[str, Any] = await shared.read(shared.shift.report, experiment)
-        return answer
-
-
-def _operations(app: FastAPI, shared: _App) -> None:
-    @app.get("/healthz")
-    async def healthz() -> dict[str, str]:
-        """Whether the store can be read."""
-        await shared.read(_list, shared.store)
-        return {"status": "ok"}
-
-    @app.get("/metrics", response_class=PlainTextResponse, dependencies=[_needs(shared, "read")])
-    async def metrics() -> str:
-        """Counters in the text format of Prometheus."""
-        return _prometheus(shared)
-
-
-def _list(store: Store) -> list[str]:
-    with store.read() as session:
-        return session.experiments()
-
-
-def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, Any]:
-    with store.read() as session:
-        if session.head(experiment) is None:
-            raise NotFoundError(f"there is no experiment {experiment!a}.")
-        page = session.events(experiment, after, limit=limit)
-    rows = [{"seq": e.seq, "kind": e.kind, "check": e.check, "body": e.body} for e in page]
-    return {"events": rows, "next": page[-1].seq if page else after}
-
-
-def _context(text: str) -> dict[str, Any]:
-    try:
-        context = json.loads(text)
-    except (ValueError, RecursionError):
-        context = None
-    if not isinstance(context, dict):
-        raise InvalidError(f'context must be a JSON object such as {{"age": 34}}; got {text[:80]!a}.')
-    return context
-
-
-def _prometheus(shared: _App) -> str:
-    lines = [
-        "# TYPE conebandit_events_total counter",
-        f"conebandit_events_total {shared.writer.events_written}",
-        "# TYPE conebandit_commits_total counter",
-        f"conebandit_commits_total {shared.writer.turns}",
-        "# TYPE conebandit_waiting_requests gauge",
-        f"conebandit_waiting_requests {shared.writer.waiting}",
-        "# TYPE conebandit_requests_total counter",
-    ]
-    for (method, route, status), count in sorted(shared.requests.items()):
-        lines.append(f'conebandit_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}')
-    lines.append("# TYPE conebandit_request_seconds_total counter")
-    for (method, route), seconds in sorted(shared.seconds.items()):
-        lines.append(f'conebandit_request_seconds_total{{method="{method}",route="{route}"}} {seconds:.6f}')
-    return "\n".join(lines) + "\n"
 
 
 # ---- around every request -------------------------------------------------------------------------------------------
@@ -476,7 +274,7 @@ def _errors(app: FastAPI) -> None:
 class _Limits:
     """Refuses bodies that are too large, answers what fails unexpectedly, counts requests, and measures them."""
 
-    def __init__(self, app: ASGIApp, shared: _App) -> None:
+    def __init__(self, app: ASGIApp, shared: Shared) -> None:
         self._app, self._shared = app, shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -508,5 +306,5 @@ class _Limits:
             await JSONResponse({"error": FAULT}, 500)(scope, receive, noted)
         route = getattr(scope.get("route"), "path", UNKNOWN)
         method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
-        self._shared.requests[method, route, status] += 1
-        self._shared.seconds[method, route] += time.perf_counter() - start
+        experiment = scope.get("path_params", {}).get("experiment")
+        self._shared.metrics.answered(method, route, status, time.perf_counter() - start, experiment)

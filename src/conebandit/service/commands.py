@@ -82,6 +82,9 @@ def verify(
     api_key: Annotated[
         str | None, typer.Option("--key", envvar="CONEBANDIT_KEY", help="Its API key, scope read.")
     ] = None,
+    every_decision: Annotated[
+        bool, typer.Option(help="Also make decisions again whose state was revised later; reads the log many times.")
+    ] = False,
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
     from conebandit.service.verify import verify as verify_one  # noqa: PLC0415
@@ -93,7 +96,7 @@ def verify(
         for id_ in ids:
             served = None if server is None else _served_state(server, api_key, id_)
             with opened.read() as session:
-                report = verify_one(session, id_, served)
+                report = verify_one(session, id_, served, every=every_decision)
             good &= report.agrees
             compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
             verdict = "agrees" if report.agrees else "DISAGREES"

@@ -14,7 +14,7 @@ from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import Served, make_policy
 from conebandit.service.snapshots import Pending
-from conebandit.service.state import Reports, State, catch_up, rebuild
+from conebandit.service.state import Reports, State, follow, rebuild, start
 from conebandit.service.store import PAGE, Session
 
 MOST_AT_ONCE = 1000  # decisions or outcomes in one request
@@ -25,9 +25,17 @@ SNAPSHOTS_KEPT = 3
 
 
 class Engine:
-    """The states of all experiments, in memory, as far as they have been asked for."""
+    """The states of all experiments, in memory, as far as they have been asked for.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    most_replayed
+        Length of logs that a turn may fold anew for a correction or a change of arms; None for any. For longer ones
+        somebody else must do it, and call :meth:`Turn.revise`.
+    """
+
+    def __init__(self, most_replayed: int | None = None) -> None:
+        self.most_replayed = most_replayed
         self.states: dict[str, State] = {}
         self.pending: dict[str, Pending] = {}  # snapshots that are being made
 
@@ -72,9 +80,10 @@ class Turn:
 
     def __init__(self, engine: Engine, session: Session, now: int) -> None:
         self._engine = engine
-        self._session = session
+        self.session = session
         self._now = now
         self.events_taken = 0
+        self.learned_of: set[str] = set()  # experiments in whose logs others have put something off
         self._current: set[str] = set()  # experiments whose log is locked and whose state is at its head
         self._unwritten: dict[str, tuple[list[Event], set[str | None]]] = {}  # with the decisions they are about
 
@@ -83,11 +92,11 @@ class Turn:
     def create(self, experiment: Experiment) -> dict[str, Any]:
         """Begin an experiment; the same declaration again is a no-op."""
         make_policy(experiment, len(experiment.arms))  # refuses settings that do not fit
-        if not self._session.create(experiment.id):
+        if not self.session.create(experiment.id):
             if self._state(experiment.id).experiment.declaration != experiment.declaration:
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
             return self.describe(experiment.id)
-        state = State(experiment, dict.fromkeys(experiment.arms, True))
+        state = State(experiment, experiment.arms)
         self._engine.states[experiment.id] = state
         self._current.add(experiment.id)
         self._append(state, "created", None, {"declaration": experiment.declaration, "library": __version__})
@@ -101,6 +110,7 @@ class Turn:
             "mode": state.mode,
             "arms": [{"name": name, "active": active} for name, active in state.arms.items()],
             "events": state.head.seq,
+            "revising": state.pending is not None,
             "declaration": state.experiment.declaration,
         }
 
@@ -145,7 +155,7 @@ class Turn:
         ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
         given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
         self._write(experiment_id, given)
-        found = {id_: event.body for id_, event in self._session.decided(experiment_id, given).items()}
+        found = {id_: event.body for id_, event in self.session.decided(experiment_id, given).items()}
         new: dict[str, dict[str, Any]] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})
@@ -162,8 +172,7 @@ class Turn:
         state = self._state(experiment_id)
         at = max(self._now, state.at)
         if state.mode != "off":
-            state = self._fresh(experiment_id)
-            state.close_windows(at, state.head.seq + 1, self._session)
+            state.close_windows(at, state.head.seq + 1, self.session)
         decided = {}
         for id_, asked in new.items():
             body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
@@ -182,7 +191,7 @@ class Turn:
             outcomes.append((_decision_id(request.get("id"), generate=False), checked))
         ids = list({id_ for id_, _ in outcomes})
         self._write(experiment_id, ids)
-        histories = self._session.histories(experiment_id, ids, state.head.seq)
+        histories = self.session.histories(experiment_id, ids, state.head.seq)
         missing = set(ids) - set(histories)
         if missing:
             raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
@@ -197,10 +206,7 @@ class Turn:
             body = {"at": max(self._now, state.at), "id": id_, "values": changed}
             event = seal(state.head.check, state.head.seq + 1, "reported", id_, body)
             reports.add(event)
-            done = reports.at(event.seq)
-            late = done.late
-            if done.corrects:
-                self._session.drop_snapshots(state.experiment.id, done.corrects)
+            late = reports.at(event.seq).late
             self._take(state, event, reports)
         return {
             "id": id_,
@@ -214,21 +220,21 @@ class Turn:
 
     def front(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
         """The arms held for undominated in a context, with estimates in the units of the metrics."""
-        state = self._fresh(experiment_id)
+        state = self._state(experiment_id)
         front = state.policy.front(state.experiment.encode(context))
         return {"version": state.version, "arms": _front(state, front)}
 
     def explain(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
         """Front, active arms and, from policies that can say it, why the others are not played."""
-        state = self._fresh(experiment_id)
-        x, names = state.experiment.encode(context), state.served
+        state = self._state(experiment_id)
+        x, names = state.experiment.encode(context), state.known
         active = state.policy.decide(x, 0).active
         why: Any = state.policy.explain(x) if hasattr(state.policy, "explain") else None
         return {
             "version": state.version,
             "policy": state.experiment.policy,
             "observations": state.policy.n_observations,
-            "active": [names[k] for k in active],
+            "active": [names[k] for k in active if state.arms[names[k]]],
             "front": _front(state, state.policy.front(x)),
             "path": [{"level": b.level, "seen": b.seen} for b in why.path] if hasattr(why, "path") else None,
             "kept_out": None
@@ -238,11 +244,11 @@ class Turn:
 
     def policy(self, experiment_id: str) -> Served:
         """The policy in its present state; to look at, not to teach."""
-        return self._fresh(experiment_id).policy
+        return self._state(experiment_id).policy
 
     def digest(self, experiment_id: str) -> dict[str, Any]:
         """Where the log ends and a checksum of the state that it leads to; equal in every process."""
-        state = self._fresh(experiment_id)
+        state = self._state(experiment_id)
         return {"events": state.head.seq, "check": state.head.check, "state": state.digest()}
 
     # ---- the log ------------------------------------------------------------------------------------------------
@@ -250,70 +256,103 @@ class Turn:
     def finish(self) -> None:
         """Write what is not written yet, and a part of a snapshot where one is due; then the transaction may commit."""
         for experiment_id in self._current:
+            self._revise_if_short(experiment_id)
             self._write(experiment_id)
             state = self._engine.states[experiment_id]
             due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
             if experiment_id in self._engine.pending:
                 self._go_on_keeping(experiment_id)
-            elif state.head.seq >= due and not state.stale:
+            elif state.head.seq >= due and self.session.begin_snapshot(experiment_id, state.head.seq):
                 state.kept = state.head.seq
-                if self._session.begin_snapshot(experiment_id, state.head.seq):
-                    self._engine.pending[experiment_id] = Pending(state)
+                self._engine.pending[experiment_id] = Pending(state)
+
+    def states(self) -> dict[str, State]:
+        """The states of the experiments of this turn."""
+        return {experiment_id: self._engine.states[experiment_id] for experiment_id in self._current}
+
+    def _revise_if_short(self, experiment_id: str) -> None:
+        """Fold a short log anew at once: nobody waits for long."""
+        state, most = self._engine.states[experiment_id], self._engine.most_replayed
+        if state.pending is not None and (most is None or state.head.seq <= most):
+            self._write(experiment_id)
+            self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.pending))
+
+    def revise(self, revised: State, snapshot: int | None = None) -> bool:
+        """Go on from a state with a later view, and say so in the log; False if it is of no use any more.
+
+        Parameters
+        ----------
+        revised
+            A state of this experiment; what it has not folded yet is folded here.
+        snapshot
+            Position of a snapshot of it that is in the store, but not said to be complete yet. Other processes go on
+            from there.
+        """
+        experiment_id = revised.experiment.id
+        state = self._state(experiment_id)
+        if state.pending is None or revised.view <= state.view:
+            return False
+        self._write(experiment_id)
+        follow(self.session, revised, state.head)
+        self.session.drop_snapshots(experiment_id, state.pending, but=snapshot)  # the others are untrue from now on
+        if snapshot is not None:
+            self.session.complete_snapshot(experiment_id, snapshot)
+            revised.kept = snapshot
+        self._engine.states[experiment_id] = revised
+        self._append(revised, "revised", None, {"upto": revised.view})
+        return True
 
     def _go_on_keeping(self, experiment_id: str) -> None:
-        if self._engine.pending[experiment_id].step(self._session):
+        if self._engine.pending[experiment_id].step(self.session):
             del self._engine.pending[experiment_id]
             self._forget_old_snapshots(experiment_id)
 
     def snapshot(self, experiment_id: str) -> None:
         """Keep the state, so that a start need not read the whole log; at once."""
-        state = self._fresh(experiment_id)
+        state = self._state(experiment_id)
+        seq = state.head.seq
         self._write(experiment_id)
-        self._session.save_snapshot(experiment_id, state.head.seq, state.to_parts())
-        state.kept = state.head.seq
-        self._forget_old_snapshots(experiment_id)
+        if state.kept != seq and seq in self.session.snapshots(experiment_id):
+            self.session.drop_snapshots(experiment_id, seq, seq)  # we could not use it: another version's, most likely
+        if self.session.save_snapshot(experiment_id, seq, state.to_parts()):
+            state.kept = seq
+            self._forget_old_snapshots(experiment_id)
 
     def _forget_old_snapshots(self, experiment_id: str) -> None:
         """Those before the latest few, and those that nobody completed."""
-        kept = self._session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
+        kept = self.session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
         if kept:
-            self._session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
+            self.session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
 
     def _state(self, experiment_id: str) -> State:
-        """The state at the head of the log, which is ours until the transaction ends; it may be stale."""
+        """The state at the head of the log, which is ours until the transaction ends."""
         if experiment_id in self._current:
             return self._engine.states[experiment_id]
-        head = self._session.head(experiment_id, lock=True)
+        head = self.session.head(experiment_id, lock=True)
         if head is None:
             raise NotFoundError(f"there is no experiment {experiment_id!a}.")
         state = self._engine.states.pop(experiment_id, None)
         if state is None or state.head.seq > head.seq:
-            state = rebuild(self._session, experiment_id, head)
+            state = rebuild(self.session, experiment_id, head)
         else:
-            catch_up(self._session, state, head)
+            pending = state.pending
+            follow(self.session, state, head)
+            if state.stale:
+                state = rebuild(self.session, experiment_id, head)
+            if state.pending is not None and pending is None:
+                self.learned_of.add(experiment_id)
         self._engine.states[experiment_id] = state
         self._current.add(experiment_id)
-        return state
-
-    def _fresh(self, experiment_id: str) -> State:
-        """The state with a policy that can be asked."""
-        state = self._state(experiment_id)
-        if state.stale:
-            self._write(experiment_id)
-            state = rebuild(self._session, experiment_id, state.head)
-            self._engine.states[experiment_id] = state
         return state
 
     def _append(self, state: State, kind: Kind, decision: str | None, body: dict[str, Any]) -> dict[str, Any]:
         stamped = {**body, "at": max(self._now, state.at)}
         event = seal(state.head.check, state.head.seq + 1, kind, decision, stamped)
-        if kind in ("arm_added", "arm_retired"):
-            self._session.drop_snapshots(state.experiment.id, 0)
         self._take(state, event)
         return stamped
 
     def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
-        state.fold(event, self._session, reports)
+        state.fold(event, self.session, reports)
         self.events_taken += 1
         events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
         events.append(event)
@@ -323,7 +362,7 @@ class Turn:
         """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
         events, ids = self._unwritten.get(experiment_id, ([], set()))
         if events and (about is None or not ids.isdisjoint(about)):
-            self._session.append(experiment_id, events)
+            self.session.append(experiment_id, events)
             del self._unwritten[experiment_id]
 
 
@@ -363,11 +402,13 @@ def _reply(body: dict[str, Any]) -> dict[str, Any]:
 def _front(state: State, front: Front) -> list[dict[str, Any]]:
     rows = []
     for k, means, radii in zip(front.arms, front.means, front.radii, strict=True):
+        if not state.arms[state.known[k]]:
+            continue  # retired; the policy has not been folded anew yet
         estimates = {}
         for metric, mean, radius in zip(state.experiment.metrics, _finite(means), _finite(radii), strict=True):
             value = mean if mean is None or metric.worst is None else metric.worst - mean
             estimates[metric.name] = {"mean": value, "radius": radius}
-        rows.append({"arm": state.served[k], "estimates": estimates})
+        rows.append({"arm": state.known[k], "estimates": estimates})
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TextIO, get_args
 
 from conebandit.service.errors import CorruptionError
 
-Kind = Literal["created", "decided", "reported", "arm_added", "arm_retired", "mode_changed"]
+Kind = Literal["created", "decided", "reported", "arm_added", "arm_retired", "mode_changed", "revised"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ARM_KINDS = ("created", "arm_added", "arm_retired")
 

@@ -17,10 +17,11 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.events import ARM_KINDS, START, Event, canonical
 from conebandit.service.experiment import Experiment, Mode
 from conebandit.service.registry import Served, load_policy, make_policy
-from conebandit.service.store import Head, Session
+from conebandit.service.store import PAGE, Head, Session
 from conebandit.service.windows import Windows, deadline
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
+FORMAT = 2  # of snapshots
 
 
 class OtherVersionError(Exception):
@@ -30,10 +31,20 @@ class OtherVersionError(Exception):
 class State:
     """What the log up to ``head`` says.
 
-    The policy knows the arms that can be served now: when an arm is added or retired, what it knows is folded anew
-    from the log over the arms that are left. What is reported is learned at once, one metric or several; a value that
-    was corrected later is learned as if the last value had been the first. So both need the log again, and the state is
-    ``stale`` until :func:`rebuild` has been there.
+    The policy learns what is reported at once, one metric or several. A correction, or an arm that comes or goes,
+    changes what should have been learned long ago; the log is folded anew for it, which takes a while. So it counts
+    from a later event on, ``revised``, which says up to where corrections and changes of arms are known: the *view*.
+    Until then the policy goes on as if they had not come, except that a retired arm is never served again. So it is in
+    the log which state belongs to which position, for every process and for ``verify``.
+
+    Parameters
+    ----------
+    experiment
+        The declaration.
+    known
+        The arms that the policy has, in the order of its indices.
+    view
+        Position up to which corrections are known.
 
     Attributes
     ----------
@@ -43,33 +54,34 @@ class State:
         Its time, in milliseconds since 1970; never decreases.
     version
         Position of the last event that changed what the policy knows.
+    pending
+        Position from which on the policy would have learned something else, had it known of the corrections and
+        changes of arms after the view; None if there are none.
     stale
-        Whether the policy must be folded anew from the log before it is asked.
+        Whether the log went on with another view, so that :func:`rebuild` must be asked for the state.
     kept
         Position of the last snapshot that is known to be in the store.
     """
 
-    def __init__(self, experiment: Experiment, arms: dict[str, bool]) -> None:
+    def __init__(self, experiment: Experiment, known: tuple[str, ...], view: int = 0) -> None:
         self.experiment = experiment
-        self.arms = arms  # name to whether it can be served
+        self.known = known
+        self.view = view
+        self.arms = dict.fromkeys(experiment.arms, True)  # name to whether it can be served
         self.mode: Mode = experiment.mode
         self.head = Head(0, START)
         self.at = 0
         self.version = 0
+        self.pending: int | None = None
         self.stale = False
         self.kept = 0
-        self._index = {name: k for k, name in enumerate(self.served)}
-        self.policy: Served = make_policy(experiment, len(self._index))
+        self._index = {name: k for k, name in enumerate(known)}
+        self.policy: Served = make_policy(experiment, len(known))
         self._windows = Windows(experiment)
-
-    @property
-    def served(self) -> tuple[str, ...]:
-        """The arms that can be served, in the order of the policy's indices."""
-        return tuple(name for name, active in self.arms.items() if active)
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
-    def fold(self, event: Event, session: Session, reports: Reports | None = None, *, settled: bool = False) -> None:
+    def fold(self, event: Event, session: Session, reports: Reports | None = None) -> None:
         """Take in the next event.
 
         Parameters
@@ -79,25 +91,23 @@ class State:
         session
             For decisions whose windows close by it.
         reports
-            For a report: all those on its decision, up to the position for which the state is wanted.
-        settled
-            Rebuilding: arms are those of that position, and ``reports`` has the corrections up to there.
+            For a report: all those on its decision, up to this one or to the view, whichever is later.
         """
         body = event.body
         self.head, self.at = Head(event.seq, event.check), body["at"]
-        if event.kind == "mode_changed":
-            self.mode = body["mode"]
-        elif event.kind in ("arm_added", "arm_retired") and not settled:
-            self.arms[body["arm"]] = event.kind == "arm_added"
-        if self.stale:
-            return
         self.close_windows(self.at, event.seq, session)
         if event.kind == "decided":
             self._windows.add(event.seq, body)
         elif reports is not None:
-            self._learn_report(event, reports, settled=settled)
+            self._learn_report(event, reports)
+        elif event.kind == "mode_changed":
+            self.mode = body["mode"]
         elif event.kind in ("arm_added", "arm_retired"):
-            self._change(event.seq, settled=settled)
+            self.arms[body["arm"]] = event.kind == "arm_added"
+            self._put_off(event.seq, 0)
+        elif event.kind == "revised":
+            self.version = event.seq
+            self.stale = body["upto"] > self.view
 
     def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
@@ -106,16 +116,16 @@ class State:
             assert default is not None  # only such metrics wait
             self._learn(closing.arm, closing.x, {closing.metric: default}, seq)
 
-    def _change(self, seq: int, *, settled: bool) -> None:
-        """What was learned before this event is not what should have been learned."""
-        self.version = seq
-        self.stale = not settled
+    def _put_off(self, seq: int, first: int) -> None:
+        """Event ``seq`` says that from ``first`` on something else should have been learned."""
+        if seq > self.view:
+            self.pending = first if self.pending is None else min(self.pending, first)
 
-    def _learn_report(self, event: Event, reports: Reports, *, settled: bool) -> None:
+    def _learn_report(self, event: Event, reports: Reports) -> None:
         report = reports.at(event.seq)
-        if report.corrects:
-            self._change(event.seq, settled=settled)
-        if report.counts and not self.stale:
+        if report.corrects and reports.decided["arm"] in self._index:
+            self._put_off(event.seq, report.corrects)
+        if report.counts:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
             self._learn(reports.decided["arm"], reports.decided["x"], values, event.seq)
 
@@ -136,12 +146,18 @@ class State:
         served = {"mode": self.mode, "arm": baseline, "propensity": 1.0}
         if self.mode == "off":
             return {**served, "active": [baseline], "choice": None, "version": None}
-        decision, names = self.policy.decide(x, key), self.served
-        choice = {"arm": names[decision.arm], "propensity": decision.propensity}
+        decision = self.policy.decide(x, key)
+        active = [self.known[k] for k in decision.active]
+        arm, propensity = self.known[decision.arm], decision.propensity
+        if not all(self.arms[name] for name in (arm, *active)):
+            # An arm was retired that the policy still has: the others that it plays are drawn with equal chances.
+            active = [name for name in active if self.arms[name]] or [baseline]
+            arm, propensity = active[_number(self.experiment.seed, key) % len(active)], 1 / len(active)
+        choice = {"arm": arm, "propensity": propensity}
         return {
             **served,
             **(choice if self.mode == "live" else {}),
-            "active": [names[k] for k in decision.active],
+            "active": active,
             "choice": choice,  # what the policy would do; the same in mode live
             "version": f"{self.experiment.policy}-{__version__}-{self.version}",
         }
@@ -150,11 +166,11 @@ class State:
 
     def to_parts(self) -> Iterator[bytes]:
         """The state in parts of bounded size, the last of them a checksum; :meth:`from_parts` reads it back."""
-        return in_parts(self.header(), saved(self.policy))
+        yield from in_parts(self.header(), saved(self.policy))
 
     def header(self) -> bytes:
         """The first of these parts: everything but the policy."""
-        return canonical({**self._plain(), "library": __version__}).encode()
+        return canonical({**self._plain(), "library": __version__, "format": FORMAT}).encode()
 
     @classmethod
     def from_parts(cls, experiment: Experiment, parts: Iterator[bytes]) -> State:
@@ -170,11 +186,12 @@ class State:
             if sum_.digest() != last:
                 raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
             plain = json.loads(first)
-            if plain["library"] != __version__:
+            if (plain["library"], plain.get("format")) != (__version__, FORMAT):
                 raise OtherVersionError(f"version {plain['library']} made it.")
-            self = cls(experiment, dict(plain["arms"]))
+            self = cls(experiment, tuple(plain["known"]))
             self.policy = load_policy(Path(folder) / "policy")
-        self.mode, self.at, self.version = plain["mode"], plain["at"], plain["version"]
+        self.arms, self.mode, self.at = dict(plain["arms"]), plain["mode"], plain["at"]
+        self.version, self.pending = plain["version"], plain["pending"]
         self.head = Head(*plain["head"])
         self.kept = self.head.seq
         self._windows.resume(plain["windows"])
@@ -183,10 +200,12 @@ class State:
     def _plain(self) -> dict[str, Any]:
         return {
             "arms": list(self.arms.items()),
+            "known": self.known,
             "mode": self.mode,
             "head": self.head,
             "at": self.at,
             "version": self.version,
+            "pending": self.pending,
             "windows": self._windows.plain(),
         }
 
@@ -199,6 +218,11 @@ class State:
         return sum_.hexdigest()
 
 
+def _number(seed: int, key: str) -> int:
+    """128 bits that depend on nothing but seed and key."""
+    return int.from_bytes(blake2b(f"{seed}\n{key}".encode(), digest_size=16).digest())
+
+
 def saved(policy: Served) -> BinaryIO:
     """A policy as a file, which is gone when it is closed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -209,8 +233,8 @@ def saved(policy: Served) -> BinaryIO:
 def in_parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
     """A header and a saved policy in parts of bounded size, and a checksum."""
     sum_ = blake2b(header, digest_size=16)
-    yield header
     with file:
+        yield header
         while part := file.read(PART):
             sum_.update(part)
             yield part
@@ -283,49 +307,65 @@ def rebuild(
 ) -> State:
     """The state at a head, from the log; from the latest snapshot on, if that is allowed and there is one.
 
-    A snapshot is dropped when a correction or a change of arms makes it untrue, so those that are there can be used.
+    A snapshot is dropped when a new view makes it untrue, so those that are there can be used.
     """
-    state = _start(session, experiment_id, head, snapshots=snapshots)
-    for page in session.checked(experiment_id, state.head, head):
-        ids = list({event.decision for event in page if event.kind == "reported" and event.decision is not None})
-        histories = session.histories(experiment_id, ids, head.seq)
-        for event in page:
-            try:
-                reports = (
-                    Reports(state.experiment, histories[event.decision or ""]) if event.kind == "reported" else None
-                )
-                state.fold(event, session, reports, settled=True)
-                if watch is not None:
-                    watch(state, event, reports)
-            except (LookupError, TypeError, ValueError) as error:
-                raise CorruptionError(f"{experiment_id}: event {event.seq} cannot be folded: {error!r}.") from None
+    view = view_at(session, experiment_id, head.seq)
+    state = start(session, experiment_id, view, before=head.seq + 1 if snapshots else 0)
+    follow(session, state, head, watch)
     return state
 
 
-def catch_up(session: Session, state: State, head: Head) -> None:
-    """Fold what others have appended since."""
-    experiment = state.experiment
-    for page in session.checked(experiment.id, state.head, head):
-        for event in page:
-            reports = None
-            if event.kind == "reported" and event.decision is not None:
-                history = session.histories(experiment.id, [event.decision], event.seq)
-                reports = Reports(experiment, history[event.decision])
-            state.fold(event, session, reports)
+def view_at(session: Session, experiment_id: str, seq: int) -> int:
+    """Up to where corrections are known in the state at a position."""
+    revisions = session.of_kinds(experiment_id, ("revised",), seq)
+    return int(revisions[-1].body["upto"]) if revisions else 0
 
 
-def _start(session: Session, experiment_id: str, head: Head, *, snapshots: bool) -> State:
-    events = session.of_kinds(experiment_id, ARM_KINDS, head.seq)
+def start(session: Session, experiment_id: str, view: int, before: int) -> State:
+    """A state to go on from: the latest snapshot before a position, or a policy that knows nothing yet."""
+    events = session.of_kinds(experiment_id, ARM_KINDS, max(view, 1))
     if not events or events[0].kind != "created":
         raise CorruptionError(f"{experiment_id}: the log does not begin with a declaration.")
     experiment = Experiment.from_dict(events[0].body["declaration"])
-    for seq in session.snapshots(experiment_id) if snapshots else []:
-        if seq <= head.seq:
+    for seq in session.snapshots(experiment_id):
+        if seq < before:
             try:
-                return State.from_parts(experiment, session.snapshot(experiment_id, seq))
+                state = State.from_parts(experiment, session.snapshot(experiment_id, seq))
             except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
+            state.view = view
+            return state
     arms = dict.fromkeys(experiment.arms, True)
     for event in events[1:]:
         arms[event.body["arm"]] = event.kind == "arm_added"
-    return State(experiment, arms)
+    return State(experiment, tuple(name for name, active in arms.items() if active), view)
+
+
+def follow(session: Session, state: State, head: Head, watch: Watch | None = None) -> None:
+    """Fold what the log holds up to a head, unless the state becomes stale on the way."""
+    while not state.stale and fold_page(session, state, head, watch):
+        pass
+
+
+def fold_page(session: Session, state: State, head: Head, watch: Watch | None = None, *, limit: int = PAGE) -> bool:
+    """Fold some events, not beyond a head; False if there are no more."""
+    id_ = state.experiment.id
+    page = next(session.checked(id_, state.head, head, limit), None)
+    if page is None:
+        return False
+    ids = list({event.decision for event in page if event.kind == "reported" and event.decision is not None})
+    histories = session.histories(id_, ids, max(state.view, page[-1].seq))
+    for event in page:
+        try:
+            reports = None
+            if event.kind == "reported":
+                known = max(state.view, event.seq)
+                reports = Reports(state.experiment, [e for e in histories[event.decision or ""] if e.seq <= known])
+            state.fold(event, session, reports)
+            if watch is not None:
+                watch(state, event, reports)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CorruptionError(f"{id_}: event {event.seq} cannot be folded: {error!r}.") from None
+        if state.stale:
+            break
+    return True

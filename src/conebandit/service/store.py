@@ -20,6 +20,8 @@ SCHEMA = (
         sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE INDEX IF NOT EXISTS events_of_decision
         ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
+    # The few events that are about no decision: found without reading the log.
+    """CREATE INDEX IF NOT EXISTS events_of_experiment ON events (experiment, seq) WHERE decision IS NULL""",
     """CREATE TABLE IF NOT EXISTS snapshot_heads (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, complete BIGINT NOT NULL, PRIMARY KEY (experiment, seq))""",
     """CREATE TABLE IF NOT EXISTS snapshot_parts (
@@ -125,10 +127,10 @@ class Session:
         sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         return [Event(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
 
-    def checked(self, experiment: str, after: Head, upto: Head) -> Iterator[list[Event]]:
+    def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Event]]:
         """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
         while after.seq < upto.seq:
-            page = check(self.events(experiment, after.seq, upto.seq), after.check, after.seq)
+            page = check(self.events(experiment, after.seq, upto.seq, limit), after.check, after.seq)
             if not page:
                 raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
             yield page
@@ -162,20 +164,22 @@ class Session:
         return [Event(*row) for row in self._run(sql, (experiment, after, upto, limit))]
 
     def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
-        """All events of some kinds, in order."""
+        """All events of some kinds that are not about a decision, in order."""
         marks = ", ".join("?" * len(kinds))
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq <= ? AND kind IN ({marks}) ORDER BY seq"
+        sql = f"""SELECT {_EVENT} FROM events
+            WHERE experiment = ? AND seq <= ? AND decision IS NULL AND kind IN ({marks}) ORDER BY seq"""
         return [Event(*row) for row in self._run(sql, (experiment, upto, *kinds))]
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
-    def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> None:
-        """Keep a state; replaces one at the same position."""
-        self.drop_snapshots(experiment, seq, seq)
-        self.begin_snapshot(experiment, seq)
+    def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> bool:
+        """Keep a state; False if there is, or somebody makes, a snapshot of this position."""
+        if not self.begin_snapshot(experiment, seq):
+            return False
         for number, content in enumerate(parts):
             self.add_snapshot_part(experiment, seq, number, content)
         self.complete_snapshot(experiment, seq)
+        return True
 
     def begin_snapshot(self, experiment: str, seq: int) -> bool:
         """A snapshot is going to be kept; False if there is, or somebody makes, one of this position."""
@@ -183,9 +187,10 @@ class Session:
         return bool(self._run(sql, (experiment, seq)).rowcount == 1)
 
     def add_snapshot_part(self, experiment: str, seq: int, number: int, content: bytes) -> bool:
-        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile."""
+        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile, or somebody else makes it."""
         sql = """INSERT INTO snapshot_parts (experiment, seq, part, content)
-            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?"""
+            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?
+            ON CONFLICT DO NOTHING"""
         return bool(self._run(sql, (number, content, experiment, seq)).rowcount == 1)
 
     def complete_snapshot(self, experiment: str, seq: int) -> None:
@@ -206,11 +211,11 @@ class Session:
                 return
             yield bytes(found[0][0])
 
-    def drop_snapshots(self, experiment: str, first: int, last: int = 2**62) -> None:
-        """Forget the snapshots at positions ``first`` to ``last``."""
+    def drop_snapshots(self, experiment: str, first: int, last: int = 2**62, *, but: int | None = None) -> None:
+        """Forget the snapshots at positions ``first`` to ``last``, but not the one at ``but``."""
         for table in ("snapshot_heads", "snapshot_parts"):
-            sql = f"DELETE FROM {table} WHERE experiment = ? AND seq >= ? AND seq <= ?"
-            self._run(sql, (experiment, first, last))
+            sql = f"DELETE FROM {table} WHERE experiment = ? AND seq >= ? AND seq <= ? AND seq <> ?"
+            self._run(sql, (experiment, first, last, -1 if but is None else but))
 
     # ---- keys ---------------------------------------------------------------------------------------------------
 

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.revision import Revisions
 from conebandit.service.store import Store
 
 MOST_IN_A_TURN = 256
+MOST_REPLAYED = 250  # events that a turn may fold anew: 20 ms
 log = logging.getLogger("conebandit.service")
 
 Work = Callable[[Turn], Any]
@@ -63,7 +65,8 @@ class Writer:
         self.events_written = 0
         self.turns = 0
         self._clock, self._tidy_up = clock, tidy_up
-        self._engine = Engine()
+        self._engine = Engine(MOST_REPLAYED)
+        self._revisions = Revisions(store, self.submit)
         self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
@@ -83,8 +86,14 @@ class Writer:
         """How many requests have not been taken up."""
         return self._queue.qsize()
 
+    @property
+    def revising(self) -> int:
+        """How many logs are being folded anew."""
+        return self._revisions.running
+
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
+        self._revisions.close()
         self._closed = True
         self._queue.put(None)
         self._thread.join()
@@ -149,4 +158,5 @@ class Writer:
             turn.finish()
         self.turns += 1
         self.events_written += turn.events_taken
+        self._revisions.look_after(turn)
         return answers

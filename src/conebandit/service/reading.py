@@ -1,0 +1,132 @@
+"""The service over HTTP: what only looks."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import FastAPI, Query
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+
+from conebandit.service.errors import InvalidError, NotFoundError
+from conebandit.service.metrics import FORMAT
+from conebandit.service.shared import ExperimentId, Shared, needs
+from conebandit.service.store import Store
+from conebandit.service.tables import FORMATS, export
+
+MOST_EVENTS = 1000  # of a page
+
+ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"age": 34, "device": "phone"}'])]
+
+
+def add_reading(app: FastAPI, shared: Shared) -> None:
+    """Let the application answer what is asked of experiments."""
+    look: dict[str, Any] = {"dependencies": [needs(shared, "read")]}
+
+    @app.get("/experiments", **look)
+    async def list_experiments() -> list[str]:
+        """Ids of all experiments."""
+        found: list[str] = await shared.read(_list, shared.store)
+        return found
+
+    @app.get("/experiments/{experiment}", **look)
+    async def show(experiment: ExperimentId) -> dict[str, Any]:
+        """Declaration, arms, mode and number of events."""
+        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.describe(experiment))
+        return answer
+
+    @app.get("/experiments/{experiment}/front", **look)
+    async def front(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
+        """The arms held for undominated in a context, with estimates in the units of the metrics."""
+        x = _context(context)
+        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.front(experiment, x))
+        return answer
+
+    @app.get("/experiments/{experiment}/explain", **look)
+    async def explain(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
+        """Why these arms, in this context."""
+        x = _context(context)
+        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.explain(experiment, x))
+        return answer
+
+    @app.get("/experiments/{experiment}/state", **look)
+    async def state(experiment: ExperimentId) -> dict[str, Any]:
+        """Where the log ends and a checksum of the state; the same from every process."""
+        answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.digest(experiment))
+        return answer
+
+    @app.get("/experiments/{experiment}/events", **look)
+    async def events(
+        experiment: ExperimentId,
+        after: Annotated[int, Query(ge=0, lt=2**53)] = 0,
+        limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100,
+    ) -> dict[str, Any]:
+        """A page of the log; ask again with ``after`` set to ``next``."""
+        answer: dict[str, Any] = await shared.read(_events, shared.store, experiment, after, limit)
+        return answer
+
+    @app.get("/experiments/{experiment}/export", response_class=StreamingResponse, **look)
+    async def export_all(
+        experiment: ExperimentId, kind: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl"
+    ) -> StreamingResponse:
+        """The log (JSON lines), or a table of decisions with their outcomes (CSV, Parquet)."""
+        parts = await shared.read(export, shared.store, experiment, kind)
+        name = f'attachment; filename="{experiment}.{kind}"'
+        return StreamingResponse(parts, media_type=FORMATS[kind], headers={"content-disposition": name})
+
+    @app.get("/experiments/{experiment}/shift", **look)
+    async def shift(experiment: ExperimentId) -> dict[str, Any]:
+        """Whether the law of the contexts has changed since the beginning."""
+        answer: dict[str, Any] = await shared.read(shared.shift.report, experiment)
+        return answer
+
+
+def add_operations(app: FastAPI, shared: Shared) -> None:
+    """Let the application say how it is."""
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        """Whether the store can be read."""
+        await shared.read(_list, shared.store)
+        return {"status": "ok"}
+
+    @app.get("/metrics", response_class=PlainTextResponse, dependencies=[needs(shared, "read")])
+    async def metrics() -> Response:
+        """Counters, and histograms of latencies, in the text format of Prometheus."""
+        return Response(_metrics(shared), headers={"content-type": FORMAT})
+
+
+def _list(store: Store) -> list[str]:
+    with store.read() as session:
+        return session.experiments()
+
+
+def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, Any]:
+    with store.read() as session:
+        if session.head(experiment) is None:
+            raise NotFoundError(f"there is no experiment {experiment!a}.")
+        page = session.events(experiment, after, limit=limit)
+    rows = [{"seq": e.seq, "kind": e.kind, "check": e.check, "body": e.body} for e in page]
+    return {"events": rows, "next": page[-1].seq if page else after}
+
+
+def _context(text: str) -> dict[str, Any]:
+    try:
+        context = json.loads(text)
+    except (ValueError, RecursionError):
+        context = None
+    if not isinstance(context, dict):
+        raise InvalidError(f'context must be a JSON object such as {{"age": 34}}; got {text[:80]!a}.')
+    return context
+
+
+def _metrics(shared: Shared) -> str:
+    writer = shared.writer
+    return shared.metrics.text(
+        {
+            ("conebandit_events_total", "counter"): writer.events_written,
+            ("conebandit_commits_total", "counter"): writer.turns,
+            ("conebandit_waiting_requests", "gauge"): writer.waiting,
+            ("conebandit_running_revisions", "gauge"): writer.revising,
+        }
+    )

@@ -1,0 +1,98 @@
+"""What the handlers of requests share: the writer, the store, and who may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Path, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from conebandit.service import keys
+from conebandit.service.engine import Turn
+from conebandit.service.experiment import ID
+from conebandit.service.metrics import Metrics
+from conebandit.service.shift import ShiftWatch
+from conebandit.service.store import KeyRow, Store
+from conebandit.service.writer import Writer
+
+KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works no longer than that
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
+
+
+class Shared:
+    """What the handlers share."""
+
+    def __init__(self, writer: Writer, hosts: Collection[str]) -> None:
+        self.writer = writer
+        self.hosts = {*LOOPBACK, *(host.lower() for host in hosts)}
+        self.store: Store = writer.store
+        self.shift = ShiftWatch(writer.store)
+        self.metrics = Metrics()
+        self._keys: list[KeyRow] = []
+        self._keys_read = -KEYS_FOR
+
+    async def ask(self, experiment: str, work: Callable[[Turn], Any]) -> Any:
+        """Have the writer do something, and wait for its commit."""
+        return await asyncio.wrap_future(self.writer.submit(experiment, work))
+
+    async def read(self, work: Callable[..., Any], *args: Any) -> Any:
+        """Do something that reads the store, beside the writer."""
+        return await run_in_threadpool(work, *args)
+
+    async def check(self, request: Request, scope: str) -> None:
+        """Let the request pass if its key has the scope, or if there are no keys at all."""
+        if time.monotonic() - self._keys_read > KEYS_FOR:
+            self._keys = await self.read(self._read_keys)
+            self._keys_read = time.monotonic()
+        if not self._keys:
+            self._refuse_other_pages(request)
+            return
+        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        found = keys.find_key(self._keys, given)
+        if found is None:
+            raise HTTPException(401, "a valid API key is needed, as header 'X-API-Key' or 'Authorization: Bearer ...'.")
+        if not keys.may(found, scope):
+            raise HTTPException(403, f"this API key has not the scope {scope!r}.")
+
+    def _refuse_other_pages(self, request: Request) -> None:
+        """Without keys, whoever reaches us may do everything; pages of others, in a browser on this machine, may not.
+
+        Such a page is given away by its origin or, if it let its own name point here (DNS rebinding), by our name.
+        """
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if _hostname(host) not in self.hosts:
+            names = ", ".join(sorted(self.hosts))
+            raise HTTPException(
+                403,
+                f"without API keys only requests to {names} are answered; see --allow-host. Got {ascii(host)[:80]}.",
+            )
+        if origin is not None and origin.partition("://")[2] != host:
+            raise HTTPException(403, "without API keys no page of another origin may ask.")
+
+    def _read_keys(self) -> list[KeyRow]:
+        with self.store.read() as session:
+            return session.api_keys()
+
+
+def _hostname(host: str) -> str | None:
+    """The name in a ``Host`` header, without the port."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def needs(shared: Shared, scope: str) -> Any:
+    """What a route depends on that needs a key of this scope."""
+
+    async def check(request: Request) -> None:
+        await shared.check(request, scope)
+
+    return Depends(check)
