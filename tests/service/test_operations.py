@@ -119,6 +119,7 @@ def nginx(tmp_path):
         process.wait(timeout=10)
 
 
+@pytest.mark.system_package
 def test_two_processes_behind_nginx(postgres, declaration, nginx, tmp_path, monkeypatch):
     address = postgres.fresh_database("nginx")
     store = open_store(address)
