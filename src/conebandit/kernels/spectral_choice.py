@@ -118,23 +118,28 @@ def _beaten(y: Floats, column: int, apart: Floats, tie: float, b: int) -> bool:
 
 
 @in_place
+def nearly_normal(bits: np.uint64) -> float:
+    """A number of mean 0 and variance 1: 64 random bits are four uniform numbers, whose sum is nearly normal."""
+    total = float(bits & _LOW) + float((bits >> np.uint64(16)) & _LOW)
+    total += float((bits >> np.uint64(32)) & _LOW) + float(bits >> np.uint64(48))
+    return (total - 131070.0) * (math.sqrt(3.0) / 65536.0)
+
+
+@in_place
 def perturb(values: Floats, variances: Floats, key: np.uint64) -> None:
     """Replace the draws by the mean plus fresh noise of their ``variances`` (K, M), hashed from ``key``.
 
     Fresh noise explores more than a few fixed draws can, and as it does not depend on the key of the decision, the
-    chance of every arm is known. Four uniform numbers out of 64 bits add up to nearly a normal one.
+    chance of every arm is known.
     """
     arms, objectives, columns = values.shape
     count = np.uint64(0)
     for k in range(arms):
         for m in range(objectives):
-            mean, scale = values[k, m, 0], math.sqrt(3.0 * variances[k, m]) / 65536.0
+            mean, deviation = values[k, m, 0], math.sqrt(variances[k, m])
             for c in range(1, columns):
                 count += np.uint64(1)
-                bits = mix(key + count * GOLDEN)
-                total = float(bits & _LOW) + float((bits >> np.uint64(16)) & _LOW)
-                total += float((bits >> np.uint64(32)) & _LOW) + float(bits >> np.uint64(48))
-                values[k, m, c] = mean + scale * (total - 131070.0)
+                values[k, m, c] = mean + deviation * nearly_normal(mix(key + count * GOLDEN))
 
 
 @compiled
@@ -233,7 +238,7 @@ def cool(y: Floats) -> None:
 def pick(
     y: Floats, apart: Floats, tie: float, unsureness: Floats, front: Bools, worth: Bools, u: float
 ) -> tuple[int, float]:
-    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
+    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every third front) the least known.
 
     Returns it with its chance. A front without a worthwhile arm is replaced by the ``front`` of the predictions.
     """
@@ -248,7 +253,7 @@ def pick(
             found += flags[b]
         if found == 0:
             flags[:] = front
-        if c % 2 == 0:
+        if c % 3 == 0:
             least_known(flags, unsureness)
         if c == mine + 1:
             arm, _ = draw(flags, u * draws - mine)

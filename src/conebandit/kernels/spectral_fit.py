@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.rng import mix
 from conebandit.kernels.spectral import PAD, State, add_rows, featurise, predict
-from conebandit.kernels.spectral_choice import CLEARLY, see, spread_of_draws
+from conebandit.kernels.spectral_choice import AMPLITUDE, CLEARLY, GOLDEN, nearly_normal, see, spread_of_draws
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -353,30 +354,58 @@ def tie_counts(state: State, highest: int, first: int) -> Floats:
     """How arms compare with one that is clearly better elsewhere, at the contexts of samples ``first`` and later.
 
     A lead is that of the closest such arm, in posterior deviations, on the facet that decides. Gives how many leads are
-    within 1, between 1 and 2, between 2 and 4, and beyond 2 of zero.
+    within 1 of zero; how many of them are so if means are drawn from the prior, where there are no ties, and are as
+    well known as now; and how many are between 2 and 4, and beyond 2.
     """
     arms, objectives, features, columns = state.weights.shape
-    dim = state.orders.shape[1]
+    dim, facets = state.orders.shape[1], state.facets.shape[0]
     table, phi, values = np.empty(1 + dim * highest), np.empty(features), np.empty((arms, objectives, columns))
-    y, variances = np.empty((arms, state.facets.shape[0], columns)), np.empty((arms, state.facets.shape[0]))
-    near = mid = far = decided = 0
+    y, variances, unsure = np.empty((arms, facets, columns)), np.empty((arms, facets)), np.empty((arms, objectives))
+    leads, drawn, without_ties = np.empty(arms), np.empty((arms, objectives, 1)), np.empty((arms, facets, 1))
+    near = expected = far = decided = 0
     for t in range(first, state.size[0]):
         featurise(state.parts, state.data[t, :dim], table, phi)
         predict(state.weights, phi, values)
         see(state.facets, state.scales, values, y)
         spread_of_draws(y, variances)
+        _closest_leads(y, variances, leads)
         for b in range(arms):
-            closest = -np.inf
-            for a in range(arms):
-                if a != b:
-                    least, most = _lead(y, variances, a, b)
-                    if most > CLEARLY:
-                        closest = max(closest, least)
-            near += abs(closest) < 1.0
-            mid += 1.0 < abs(closest) < 2.0
-            far += 2.0 < abs(closest) < 4.0
-            decided += 2.0 < abs(closest) < np.inf
-    return np.array([near, mid, far, decided], dtype=np.float64)
+            near += abs(leads[b]) < 1.0
+            far += 2.0 < abs(leads[b]) < 4.0
+            decided += 2.0 < abs(leads[b]) < np.inf
+        spread_of_draws(values, unsure)
+        _draw_estimates(state, phi, unsure, mix(np.uint64(t)), drawn)
+        see(state.facets, state.scales, drawn, without_ties)
+        _closest_leads(without_ties, variances, leads)
+        for b in range(arms):
+            expected += abs(leads[b]) < 1.0
+    return np.array([near, expected, far, decided], dtype=np.float64)
+
+
+@in_place
+def _draw_estimates(state: State, phi: Floats, unsure: Floats, key: np.uint64, drawn: Floats) -> None:
+    """Estimates (K, M, 1) of means drawn from the prior, if what is not known of them has variances ``unsure``."""
+    prior = 0.0
+    for i in range(phi.size):
+        prior += state.prior[i] * phi[i] * phi[i]
+    count = np.uint64(0)
+    for k in range(drawn.shape[0]):
+        for m in range(drawn.shape[1]):
+            count += np.uint64(1)
+            known = max(state.scales[AMPLITUDE, m] * prior - unsure[k, m], 0.0)
+            drawn[k, m, 0] = math.sqrt(known) * nearly_normal(mix(key + count * GOLDEN))
+
+
+@in_place
+def _closest_leads(y: Floats, variances: Floats, leads: Floats) -> None:
+    """Lead over each arm of the closest one that is clearly better on some facet; minus infinity if there is none."""
+    for b in range(leads.size):
+        leads[b] = -np.inf
+        for a in range(leads.size):
+            if a != b:
+                least, most = _lead(y, variances, a, b)
+                if most > CLEARLY:
+                    leads[b] = max(leads[b], least)
 
 
 @in_place

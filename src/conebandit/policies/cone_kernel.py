@@ -24,18 +24,22 @@ GROWTH = 1.25  # the model is fitted anew whenever there are this many times as 
 LAST_FIT = (
     250_000  # ... up to here: by then its prior has settled, and one more pass over the data would be a long pause
 )
-SMALL, STEPS = 2000, (5, 2)  # steps of the iteration on the prior, up to and beyond this many observations
+STEPS, SETTLED = 5, 0.05  # most steps of the iteration on the prior; none follows one that changed it by less than 5 %
 SPARE_FEATURES, PER_OBSERVATION = 32, 1.25  # most features: this many, and so many for each observation of an arm
 WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this cannot be learned yet
 SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
 MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
 TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
-PLAY_WEIGHT, PLAY_OFFSET, PLAY_SHARE = 2.2, 0.3, 0.5
-MOST_PLAY_TIE = 2.0  # within reach of the perturbations: an arm that is not tied is still tried now and then
+PLAY_WEIGHT, PLAY_OFFSET, PLAY_SHARE = 2.2, 0.3, 0.8
+MOST_PLAY_TIE = 2.6  # within reach of the perturbations: an arm that is not tied is still tried now and then
 PLAY_WAIT = 200  # observations for each arm before ties are acted on
-TIE_SHAPE = 1.0, 1.2  # ties are not acted on below, and fully above, this ratio of leads within 1 to those in 1 to 2
+# Ties are not believed in below, and fully above, this ratio of leads near zero to those expected there without ties:
+TIES_REPORTED, TIES_PLAYED = (1.0, 1.4), (1.3, 1.7)
 ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
 RECENT = 300  # contexts on which ties are counted
+
+
+_PRIOR = ("scales", "relevance", "lengths")  # arrays of the state that the iteration on the prior changes in place
 
 
 @dataclass(frozen=True)
@@ -144,14 +148,17 @@ class ConeKernel(CompiledPolicy):
         n = self.n_observations
         if n < self._state.size[kernels.NEXT_FIT]:
             return
-        steps = STEPS[0] if n <= SMALL else STEPS[1]
         variances = np.einsum("kmjj->kmj", self._state.covs)
-        for step in range(1, steps + 1):
+        for step in range(1, STEPS + 1):
+            before = self._state._replace(**{name: getattr(self._state, name).copy() for name in _PRIOR})
             if self._state.size[kernels.FITTED]:
                 self._learn_prior(variances)
             self._standardise()
             self._choose_features()
-            variances = self._fit(final=step == steps)
+            last = step == STEPS or _is_settled(before, self._state)
+            variances = self._fit(final=last)
+            if last:
+                break
         self._learn_ties()
         following = max(int(n * GROWTH), n + self.n_arms)
         self._state.size[kernels.NEXT_FIT] = following if following <= LAST_FIT else np.iinfo(np.int64).max
@@ -259,17 +266,19 @@ class ConeKernel(CompiledPolicy):
         """How many posterior deviations an arm must be above another to be believed not to be tied with it.
 
         What is reported and what is played use different answers: a tie that is believed in wrongly hides an arm from
-        the report until more is known, but from play for long. So for play leads are counted over several fits, twice
-        as many of them are expected near 0 without ties, and they must fall off as those of ties do.
+        the report until more is known, but from play for long. So for play leads are counted over several fits, and
+        more of them must be near 0.
         """
         s, n = self._state, self.n_observations
         first = max(0, n - RECENT)
-        near, mid, far, decided = fitting.tie_counts(s, self._highest, first) / ((n - first) * self.n_arms)
+        counts = fitting.tie_counts(s, self._highest, first) / ((n - first) * self.n_arms)
+        near, expected, far, decided = counts
         trust = _ramp(decided, ENOUGH_DECIDED)  # a model that knows little sees ties everywhere
-        report = TIE_WEIGHT * trust * _tied_below(near, far, 1.0) - TIE_OFFSET
+        excess = _ramp(near / max(expected, 1e-3), TIES_REPORTED)
+        report = TIE_WEIGHT * trust * excess * _tied_below(near, far, 1.0) - TIE_OFFSET
         smooth = s.levels[kernels.LEADS :]
-        smooth += 0.5 * (np.array([near, mid, far]) - smooth)
-        trust *= _ramp(smooth[0] / max(smooth[1], 1e-3), TIE_SHAPE)
+        smooth += 0.5 * (counts[:3] - smooth)
+        trust *= _ramp(smooth[0] / max(smooth[1], 1e-3), TIES_PLAYED)
         play = 0.0
         if n >= PLAY_WAIT * self.n_arms:  # earlier, arms held for tied would not be seen enough to prove it wrong
             play = PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2], 2.0) - PLAY_OFFSET
@@ -351,6 +360,15 @@ def _parts(orders: NDArray[np.int64], most: int, highest: int) -> NDArray[np.int
         coordinates = np.flatnonzero(row)
         parts[feature, : len(coordinates)] = 1 + coordinates * highest + row[coordinates] - 1
     return parts
+
+
+def _is_settled(before: kernels.State, after: kernels.State) -> bool:
+    """Whether a step of the iteration on the prior changed nothing of note."""
+    same = all(
+        np.array_equal(getattr(before, name), getattr(after, name)) for name in ("parts", "relevance", "lengths")
+    )
+    logs = [np.log(state.scales[[NOISE, AMPLITUDE]]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
+    return same and bool(np.abs(logs[0] - logs[1]).max() < SETTLED)
 
 
 def _tied_below(near: float, far: float, peak: float) -> float:
