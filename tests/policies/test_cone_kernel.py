@@ -313,7 +313,7 @@ def test_default_policy_by_size():
 
 def plain_worth(means, y, front, *, unit, size, unsureness, nearby):
     """The rule of ``worthwhile``, arm by arm; ``y`` (K, F, draws) are images, ``means`` (K, M) predictions."""
-    worth = []
+    worth, chances = [], []
     for k in range(len(means)):
         others = [a for a in range(len(means)) if a != k]
         gaps = np.max([np.min((y[a] - y[k]) / unit[:, None], axis=0) for a in others], axis=0)
@@ -321,7 +321,8 @@ def plain_worth(means, y, front, *, unit, size, unsureness, nearby):
         far = [np.abs((means[a] - means[k]) / size).max() for a in others if front[a]]
         saved = spectral_choice.PRICE * nearby * unsureness[k] * misjudged * min(far, default=0.0)
         worth.append(front[k] or np.maximum(gaps, 0).mean() < saved)
-    return np.array(worth)
+        chances.append(np.mean(gaps <= 0))
+    return np.array(worth), np.array(chances)
 
 
 @pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane", "scalar", "three"])
@@ -333,14 +334,19 @@ def test_worthwhile_arms_equal_their_twin(cone):
         values = rng.normal(size=(5, metrics, 1)) + rng.uniform(0.1, 2) * rng.normal(size=(5, metrics, 9))
         rewards = scales[CENTRE][:, None] + scales[SPREAD][:, None] * values
         front, unsureness, nearby = rng.random(5) < 0.4, rng.uniform(0, 1, 5), rng.uniform(1, 1000)
-        y, worth = np.empty((5, len(facets), 9)), np.empty(5, dtype=np.bool_)
+        y, worth, chances = np.empty((5, len(facets), 9)), np.empty(5, dtype=np.bool_), np.empty(5)
         spectral_choice.see(facets, scales, values, y)
         np.testing.assert_allclose(y, np.einsum("fm,kmc->kfc", facets, rewards), atol=1e-12)
-        spectral_choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth)
+        spectral_choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth, chances)
         size = np.hypot(scales[CENTRE], scales[SPREAD])
         given = {"unit": np.abs(facets) @ size, "size": size, "unsureness": unsureness, "nearby": nearby}
-        expected = plain_worth(rewards[:, :, 0], y[:, :, 1:], front, **given)
+        expected, on = plain_worth(rewards[:, :, 0], y[:, :, 1:], front, **given)
         np.testing.assert_array_equal(worth, expected)
+        np.testing.assert_allclose(chances, on)
+        shown = np.empty(5, dtype=np.bool_)
+        spectral_choice.report(front, on, shown)
+        likely = on >= np.where(front, spectral_choice.UNSURE, spectral_choice.SURE)
+        np.testing.assert_array_equal(shown, likely if likely.any() else front)
         found += (worth & ~front).tolist()
     assert any(found), "some arm is worthwhile without being on the front"
 

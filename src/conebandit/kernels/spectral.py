@@ -139,24 +139,20 @@ def choose(
     choice.see(facets, scales, values, y)
     choice.spread_of_draws(y, variances)
     few = choice.in_the_running(y, variances, active)
-    apart, front, worth = np.empty((few.size, few.size, facets.shape[0])), active[few], active[few]
+    unsure, unsureness = np.empty((arms, objectives)), np.empty(arms)
+    nearby = choice.how_unsure(values, scales, unsure, unsureness)
+    values, y, unsure, unsureness = values[few], y[few], unsure[few], unsureness[few]  # only these from here on
+    apart, chances = np.empty((few.size, few.size, facets.shape[0])), np.empty(few.size)
+    front, worth, shown = np.empty((3, few.size), dtype=np.bool_)
     choice.tell_apart(variances, few, apart)
-    unsure = np.empty((arms, objectives))
-    choice.spread_of_draws(values, unsure)
-    unsureness, nearby = np.zeros(arms), 0.0
-    for k in range(arms):
-        for m in range(objectives):
-            unsureness[k] += unsure[k, m] / scales[NOISE, m]
-        nearby += 1.0 / max(unsureness[k], 1e-300)
-    values, y, unsure, unsureness = values[few], y[few], unsure[few], unsureness[few]
     choice.undominated(y, apart, state.levels[TIE], front)
-    reported[:] = False
-    reported[few] = front
-    choice.perturb(
-        values, unsure, mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
-    )
+    noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    choice.perturb(values, unsure, noise_key)
     choice.see(facets, scales, values, y)
-    choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth)
+    choice.worthwhile(facets, scales, values, y, front, unsureness, nearby, worth, chances)
+    choice.report(front, chances, shown)
+    reported[:] = False
+    reported[few] = shown
     choice.cool(y)
     arm, chance = choice.pick(y, apart, state.levels[PLAY_TIE], unsureness, front, worth, uniform(seed, key))
     return few[arm], chance

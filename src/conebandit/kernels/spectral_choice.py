@@ -23,8 +23,12 @@ Bools = NDArray[np.bool_]
 CENTRE, SPREAD, NOISE, AMPLITUDE = 0, 1, 2, 3
 
 TEMPERATURE = 0.7  # deviation of the perturbations that choose an arm, in posterior deviations
-PRICE = 0.025  # what a wrong picture of the front costs beside a bad play, halved; see worthwhile
+PRICE = 0.022  # what a wrong picture of the front costs beside a bad play, halved; see worthwhile
 CLEARLY = 2.0  # posterior deviations by which arms must differ somewhere before a near tie elsewhere counts as one
+SURE, UNSURE = (
+    0.75,
+    0.4,
+)  # chances of being on the front from which on an arm is reported; the latter if predictions agree
 OUT = 4.0  # posterior deviations on every facet by which an arm must be beaten to be out of the running
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _LOW = np.uint64(0xFFFF)
@@ -53,6 +57,22 @@ def spread_of_draws(y: Floats, variances: Floats) -> None:
             for c in range(1, draws + 1):
                 total += (y[k, j, c] - y[k, j, 0]) ** 2
             variances[k, j] = total / draws
+
+
+@in_place
+def how_unsure(values: Floats, scales: Floats, variances: Floats, unsureness: Floats) -> float:
+    """Variances of predictions (K, M), and their sums over metrics in units of the noise, v_k / sigma^2 (K,).
+
+    Gives about how many contexts were seen nearby, the sum over arms of sigma^2 / v_k.
+    """
+    spread_of_draws(values, variances)
+    nearby = 0.0
+    for k in range(unsureness.size):
+        unsureness[k] = 0.0
+        for m in range(variances.shape[1]):
+            unsureness[k] += variances[k, m] / scales[NOISE, m]
+        nearby += 1.0 / max(unsureness[k], 1e-300)
+    return nearby
 
 
 @in_place
@@ -152,12 +172,15 @@ def worthwhile(
     unsureness: Floats,
     nearby: float,
     worth: Bools,
+    chances: Floats,
 ) -> None:
     """Flag arms on the front of the predictions, and those whose expected gap is below what knowing them better saves.
 
     An arm that is misjudged, with chance q, distorts the front by about its distance to the nearest other arm of it.
     One more observation lowers q by a share of v_k / (2 sigma^2), for about as many contexts as were seen ``nearby``,
     the sum over arms of sigma^2 / v. Gaps and distances are relative to the typical size of each metric.
+
+    ``chances`` receives the chance of each arm to be on the front: the share of perturbed fronts that have it.
     """
     objectives, columns = values.shape[1:]
     size, unit = np.empty(objectives), np.zeros(facets.shape[0])
@@ -167,15 +190,26 @@ def worthwhile(
             unit[j] += abs(facets[j, m]) * size[m]
     gaps, scratch = np.empty((2, columns))
     for k in range(worth.size):
-        worth[k] = front[k]
-        if not front[k]:
-            _gaps(y, unit, k, scratch, gaps)
-            on, gap = 0, 0.0
-            for c in range(1, columns):
-                on += gaps[c] <= 0.0
-                gap += max(gaps[c], 0.0)
-            distance = _distance_to_others(scales, values, front, size, k)
-            worth[k] = gap < PRICE * nearby * unsureness[k] * min(on, columns - 1 - on) * distance
+        _gaps(y, unit, k, scratch, gaps)
+        on, gap = 0, 0.0
+        for c in range(1, columns):
+            on += gaps[c] <= 0.0
+            gap += max(gaps[c], 0.0)
+        distance = _distance_to_others(scales, values, front, size, k)
+        worth[k] = front[k] or gap < PRICE * nearby * unsureness[k] * min(on, columns - 1 - on) * distance
+        chances[k] = on / (columns - 1)
+
+
+@in_place
+def report(front: Bools, chances: Floats, reported: Bools) -> None:
+    """Flag arms that are probably on the front: those of the front of the predictions need less of a chance."""
+    found = 0
+    for k in range(front.size):
+        reported[k] = chances[k] >= (UNSURE if front[k] else SURE)
+        found += reported[k]
+    if found == 0:
+        for k in range(front.size):
+            reported[k] = front[k]
 
 
 @in_place

@@ -74,7 +74,7 @@ class ConeKernel(CompiledPolicy):
     Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
     amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together.
     In each round predictions are perturbed by a part of their uncertainty, and an arm on the front of the perturbed
-    predictions is played. Reported is the front of the predictions, without arms that merely tie with a better one.
+    predictions is played. Reported are arms that are probably on the front, none that merely tie with a better one.
     Nothing needs to be known about scale, noise or smoothness. ``docs/kernel.md`` says how and why.
 
     Parameters
