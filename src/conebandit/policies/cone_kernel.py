@@ -275,13 +275,13 @@ class ConeKernel(CompiledPolicy):
         near, expected, far, decided = counts
         trust = _ramp(decided, ENOUGH_DECIDED)  # a model that knows little sees ties everywhere
         excess = _ramp(near / max(expected, 1e-3), TIES_REPORTED)
-        report = TIE_WEIGHT * trust * excess * _tied_below(near, far, 1.0) - TIE_OFFSET
+        report = TIE_WEIGHT * trust * excess * _tied_below(near, far) - TIE_OFFSET
         smooth = s.levels[kernels.LEADS :]
         smooth += 0.5 * (counts[:3] - smooth)
         trust *= _ramp(smooth[0] / max(smooth[1], 1e-3), TIES_PLAYED)
         play = 0.0
         if n >= PLAY_WAIT * self.n_arms:  # earlier, arms held for tied would not be seen enough to prove it wrong
-            play = PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2], 2.0) - PLAY_OFFSET
+            play = PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2]) - PLAY_OFFSET
             play = min(max(play, 0.0), MOST_PLAY_TIE)
         s.levels[kernels.TIE] = max(report, PLAY_SHARE * play) if play > 0.0 else report
         s.levels[kernels.PLAY_TIE] = play
@@ -371,15 +371,15 @@ def _is_settled(before: kernels.State, after: kernels.State) -> bool:
     return same and bool(np.abs(logs[0] - logs[1]).max() < SETTLED)
 
 
-def _tied_below(near: float, far: float, peak: float) -> float:
+def _tied_below(near: float, far: float) -> float:
     """The lead, in deviations, below which a tie is the likelier explanation.
 
-    If means vary freely, leads near 0 are no more frequent than others, or ``peak`` times as frequent; an excess of
-    them, with a normal law, is ties (a two-groups model, Efron 2008). ``near`` and ``far`` are the shares of leads
-    within one deviation, and between two and four.
+    If means vary freely, leads near 0 are no more frequent than others; an excess of them, with a normal law, is ties
+    (a two-groups model, Efron 2008). ``near`` and ``far`` are the shares of leads within one deviation, and between two
+    and four.
     """
     density = far / 4.0 + 2e-4  # of leads that are no ties
-    ties = max(0.0, (near - 2.0 * peak * density) / 0.68)
+    ties = max(0.0, (near - 2.0 * density) / 0.68)
     lead = 0.0
     while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
         lead += 0.05
