@@ -272,7 +272,7 @@ def cool(y: Floats) -> None:
 def pick(
     y: Floats, apart: Floats, tie: float, unsureness: Floats, front: Bools, worth: Bools, u: float
 ) -> tuple[int, float]:
-    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every third front) the least known.
+    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
 
     Returns it with its chance. A front without a worthwhile arm is replaced by the ``front`` of the predictions.
     """
@@ -287,7 +287,7 @@ def pick(
             found += flags[b]
         if found == 0:
             flags[:] = front
-        if c % 3 == 0:
+        if c % 2 == 0:
             least_known(flags, unsureness)
         if c == mine + 1:
             arm, _ = draw(flags, u * draws - mine)
