@@ -108,8 +108,24 @@ def evidence() -> str:
         "",
         f"Front arms lost by the default policy: {100 * sum(lost) / len(lost):.2f} % on average. The adaptive tree has "
         f"{tree:.2f} times the default's score.",
+        "",
+        elsewhere(),
     ]
     return "\n".join(lines)
+
+
+def elsewhere() -> str:
+    """What benchmarks/unseen.py found."""
+    rows = {row["task"]: row for row in results("unseen")["rows"]}
+    mean, worst = rows.pop("geometric mean"), rows.pop("worst")
+    score, coverage = "score_ratio", "coverage_ratio"
+    hardest = max(rows, key=lambda task: rows[task][coverage])
+    return (
+        f"In {len(rows)} kinds of environments that nothing was tuned on (by `python benchmarks/unseen.py`: up to 8 "
+        "coordinates, 4 metrics,\nheavy tails, other cones and shifts; [which](../benchmarks/results/unseen.md)), the "
+        f"ratio of scores is {mean[score]:.2f} in the geometric\nmean and {worst[score]:.2f} at worst, of coverage "
+        f"{mean[coverage]:.2f} and {worst[coverage]:.2f} (`{hardest}`)."
+    )
 
 
 def geometric_ratio(runs: list[dict[str, Any]], policy: str) -> float:

@@ -3,7 +3,8 @@
     python benchmarks/unseen.py
 
 Eight kinds of mean functions, noise and shift that are in neither the suite nor the development suite, up to eight
-coordinates and four metrics; six draws of each, 20,000 rounds. No constant of any policy was chosen by looking at them.
+coordinates and four metrics; ten draws of each and 50,000 rounds, as in the suite. No constant of any policy was chosen
+by looking at them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from conebandit.experiments.leaderboard import comparisons, standings, summary
 from conebandit.experiments.suite import Task
 from report import Report
 
-HORIZON, CHANGE, SEEDS = 20_000, 3000, range(6)
+HORIZON, CHANGE, SEEDS = 50_000, 5000, range(10)  # as in the suite
 LEFT_OUT = ("oracle", "random", "tree-sound")
 HERE = Path(__file__).resolve().parent
 
