@@ -222,21 +222,22 @@ def test_learns_sooner_than_bins_and_chance():
 
 def test_arms_that_merely_tie_are_not_reported():
     """Two metrics at a floor: arm 1 equals arm 0 in one and is clearly worse in the other."""
-    rng = np.random.default_rng(0)
-    means = np.array([[0.1, 0.9], [0.1, 0.5], [0.8, 0.1]])
-    policy = cb.ConeKernel(3, cb.Cone.orthant(2), 1)
-    contexts = rng.random((6000, 1))
-    outcomes = means + 0.1 * rng.standard_normal((6000, 3, 2))
-    reported = policy.run_chunk(contexts, outcomes, np.arange(6000, dtype=np.uint64))[3]
-    wrong = reported[2000:, 1].mean()
-    assert wrong < 0.3, "the front of the estimates has the tied arm half of the time"
-    assert reported[2000:, [0, 2]].mean() > 0.98
+    means, wrong = np.array([[0.1, 0.9], [0.1, 0.5], [0.8, 0.1]]), []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        policy = cb.ConeKernel(3, cb.Cone.orthant(2), 1, seed=seed)
+        contexts = rng.random((6000, 1))
+        outcomes = means + 0.1 * rng.standard_normal((6000, 3, 2))
+        reported = policy.run_chunk(contexts, outcomes, np.arange(6000, dtype=np.uint64))[3]
+        wrong.append(reported[2000:, 1].mean())
+        assert reported[2000:, [0, 2]].mean() > 0.98
+    assert np.mean(wrong) < 0.35, "the front of the estimates has the tied arm half of the time"
 
 
 def test_arms_that_merely_tie_are_played_less():
     """Most arms of the paper's experiment are at its floor: on half of the perturbed fronts, with nothing to offer."""
     play, ties = [], []
-    for seed in range(3):
+    for seed in range(7):
         env = cb.environments.paper(10, 3.0, 1000, sigma=1.0)
         run = cb.simulate(cb.ConeKernel(10, env.cone, 1, seed=seed), env, 12_000, seed=500 + seed)
         play.append(run.average("play", after=6000))
