@@ -231,7 +231,7 @@ def test_arms_that_merely_tie_are_not_reported():
         reported = policy.run_chunk(contexts, outcomes, np.arange(6000, dtype=np.uint64))[3]
         wrong.append(reported[2000:, 1].mean())
         assert reported[2000:, [0, 2]].mean() > 0.98
-    assert np.mean(wrong) < 0.35, "the front of the estimates has the tied arm half of the time"
+    assert np.mean(wrong) < 0.3, "the front of the estimates has the tied arm half of the time"
 
 
 def test_arms_that_merely_tie_are_played_less():

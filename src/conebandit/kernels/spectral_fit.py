@@ -88,33 +88,26 @@ def add_samples(
         if known == objectives:
             waiting[k] += 1
             if waiting[k] == 4:
-                _add_four(gram[k, 0], queue[k], fresh, columns)
+                if columns.size == features:
+                    _add_four(gram[k, 0], queue[k])
+                else:
+                    _add_each(gram[k, 0], queue[k], 4, fresh, columns)
                 waiting[k] = 0
     for k in range(arms):
         _add_each(gram[k, 0], queue[k], waiting[k], fresh, columns)
 
 
 @in_place
-def _add_four(matrix: Floats, phi: Floats, fresh: Bools, columns: Ints) -> None:
+def _add_four(matrix: Floats, phi: Floats) -> None:
     """Add phi phi' of four samples, one after the other, in the lower triangle."""
     p, q, r, s = phi[0], phi[1], phi[2], phi[3]
-    if columns.size == fresh.size:
-        for j in range(0, fresh.size - 1, 2):
-            _add_to_two(matrix[j, : j + 1], matrix[j + 1, : j + 1], _four(phi, j), _four(phi, j + 1), p, q, r, s)
-            matrix[j + 1, j + 1] = _add_products(matrix[j + 1, j + 1], phi, j + 1, j + 1)
-        j = fresh.size - 1
-        if j % 2 == 0:
-            for i in range(j + 1):
-                matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
-        return
-    for j in range(fresh.size):
-        if fresh[j]:
-            for i in range(j + 1):
-                matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
-        else:
-            for i in columns:
-                if i < j:
-                    matrix[j, i] = _add_products(matrix[j, i], phi, j, i)
+    last = matrix.shape[0] - 1
+    for j in range(0, last, 2):
+        _add_to_two(matrix[j, : j + 1], matrix[j + 1, : j + 1], _four(phi, j), _four(phi, j + 1), p, q, r, s)
+        matrix[j + 1, j + 1] = _add_products(matrix[j + 1, j + 1], phi, j + 1, j + 1)
+    if last % 2 == 0:
+        for i in range(last + 1):
+            matrix[last, i] = _add_products(matrix[last, i], phi, last, i)
 
 
 @in_place

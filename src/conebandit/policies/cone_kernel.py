@@ -38,7 +38,6 @@ TIES_REPORTED, TIES_PLAYED = (1.0, 1.4), (1.3, 1.7)
 ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
 RECENT = 200  # contexts on which ties are counted
 
-
 _PRIOR = ("scales", "relevance", "lengths")  # arrays of the state that the iteration on the prior changes in place
 
 
