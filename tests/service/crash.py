@@ -11,7 +11,7 @@ import conebandit as cb
 from conebandit.service.store import open_store
 from conebandit.service.verify import verify
 from tests.service.databases import Postgres
-from tests.service.load import Load, Process
+from tests.service.load import Load, Process, wait_for_revisions
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
     """The states of all processes, and how many answer something else than the first."""
     context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
     clients = [cb.Client(server.url, retries=20) for server in servers]
-    while any(client.show("checkout")["revising"] for client in clients):
-        time.sleep(0.05)
+    wait_for_revisions(*clients)
     retried = [client.decide("checkout", context, id="once") for client in clients]
     fronts = [client.front("checkout", context) for client in clients]
     states = [client.state("checkout") for client in clients]

@@ -32,6 +32,15 @@ def command(*arguments: str, version: str = cb.__version__) -> list[str]:
     return [sys.executable, "-c", COMMAND, version, *arguments]
 
 
+def wait_for_revisions(*clients: cb.Client) -> None:
+    """Until all corrections and changes of arms count, whichever process is asked."""
+    end = time.monotonic() + 60
+    while any(client.show("checkout")["revising"] for client in clients):
+        if time.monotonic() > end:
+            raise TimeoutError("a revision does not end.")
+        time.sleep(0.02)
+
+
 class Process:
     """``conebandit serve`` as a process of its own."""
 

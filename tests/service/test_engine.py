@@ -55,6 +55,15 @@ class Driver:
     def tell(self, id_, **values):
         return self.report([{"id": id_, "values": values}])[0]
 
+    def ask_at_random(self, rng, ids, step):
+        ids.append(f"d{step}")
+        self.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
+
+    def tell_at_random(self, rng, ids):
+        """About one of the latest decisions."""
+        names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
+        self.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+
     @property
     def events(self):
         with self.store.read() as session:
@@ -401,11 +410,9 @@ def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkey
         run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
         what = rng.random()
         if what < 0.4 or not ids:
-            ids.append(f"d{step}")
-            run.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
+            run.ask_at_random(rng, ids, step)
         elif what < 0.92:
-            names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
-            run.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+            run.tell_at_random(rng, ids)
         elif what < 0.94:
             run.snapshot()
         elif what < 0.96:

@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,6 +13,7 @@ from conebandit.service.server import serving
 from conebandit.service.state import rebuild
 from conebandit.service.store import open_store
 from conebandit.service.verify import verify
+from tests.service.load import wait_for_revisions
 from tests.service.plain_fold import plain_fold
 from tests.service.test_engine import assert_same
 
@@ -44,23 +44,28 @@ def simulate(client, name, seed, rounds):
     client.close()
 
 
+def folded_anew(address, served):
+    """The log of a service that has ended, its fold by the library, and what ``verify`` says of what was served."""
+    store = open_store(address)
+    with store.read() as session:
+        events = session.events("checkout", limit=10**6)
+        state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
+        report = verify(session, "checkout", served, every=True)
+    store.close()
+    return events, state, report
+
+
 def test_http_and_library_agree(address, declaration):
     with serving(address) as url:
         client = cb.Client(url)
         client.create(declaration)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda seed: simulate(cb.Client(url), "checkout", seed, 60), range(4)))
-        while client.show("checkout")["revising"]:
-            time.sleep(0.02)
+        wait_for_revisions(client)
         served = client.state("checkout")
         client.close()
-    store = open_store(address)
-    with store.read() as session:
-        events = session.events("checkout", limit=10**6)
-        state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        report = verify(session, "checkout", served, every=True)
+    events, state, report = folded_anew(address, served)
     assert (report.agrees, report.recomputed) == (True, report.decisions)
-    store.close()
     kinds = [e.kind for e in events]
     assert kinds.count("decided") == 240
     assert served == {"events": len(events), "check": events[-1].check, "state": state.digest()}

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from conebandit.service import keys
 from conebandit.service.client import ClientError
 from conebandit.service.store import open_store
 from tests.service.databases import free_port
-from tests.service.load import Process, command
+from tests.service.load import Process, command, wait_for_revisions
 
 DOCS = Path(__file__).parents[2] / "docs" / "service.md"
 PHONE = {"age": 30, "device": "phone"}
@@ -66,8 +65,7 @@ def test_upgrade(tmp_path, declaration):
     with served(address, "2.0") as client:
         assert {m.policy_version.split("-")[1] for m in work(client, 200, 250)} == {"2.0"}
         client.report("checkout", "d0", {"revenue": 50.0})
-        while client.show("checkout")["revising"]:
-            time.sleep(0.02)
+        wait_for_revisions(client)
         client.decide("checkout", PHONE)
     (recomputed, decisions, snapshots), versions = verified(address, "2.0")
     assert (recomputed, decisions, snapshots > 0, versions) == (1, 251, True, {"2.0"})

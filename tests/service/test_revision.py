@@ -10,13 +10,14 @@ import conebandit as cb
 from conebandit.service import revision, windows, writer
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.experiment import Experiment
-from conebandit.service.state import fold_page, rebuild, start
+from conebandit.service.state import fold_page, start
 from conebandit.service.store import open_store
 from conebandit.service.verify import verify
 from conebandit.service.writer import Writer
-from tests.service.load import Process
+from tests.service.load import Process, wait_for_revisions
 from tests.service.plain_fold import plain_fold
 from tests.service.test_engine import HOUR, PHONE, Driver, assert_same
+from tests.service.test_equivalence import folded_anew
 
 NEVER = 0  # events that a turn may fold anew
 
@@ -173,16 +174,10 @@ def test_a_service_that_is_killed_while_it_revises(tmp_path, declaration):
             server.kill()
             server.start()
         server.wait_until_ready()
-        while client.show("checkout")["revising"]:
-            time.sleep(0.02)
+        wait_for_revisions(client)
         served = client.state("checkout")
     server.stop()
-    store = open_store(address)
-    with store.read() as session:
-        report = verify(session, "checkout", served, every=True)
-        state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        events = session.events("checkout", limit=10**6)
-    store.close()
+    events, state, report = folded_anew(address, served)
     assert (report.agrees, report.recomputed) == (True, 1000)
     assert_same(state.policy, plain_fold([e for e in events if e.kind != "revised" or e.body["upto"] > 2001]))
 
@@ -269,11 +264,9 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
         what = rng.random()
         state = run.engine.states.get("checkout")
         if what < 0.4 or not ids:
-            ids.append(f"d{step}")
-            run.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
+            run.ask_at_random(rng, ids, step)
         elif what < 0.76:
-            names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
-            run.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+            run.tell_at_random(rng, ids)
         elif what < 0.84 and state is not None and state.pending is not None:
             with store.read() as session:
                 revised = start(session, "checkout", state.head.seq, state.pending)
