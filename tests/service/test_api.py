@@ -21,7 +21,7 @@ QUERY = {"context": json.dumps(DESK)}
 
 @pytest.fixture
 def client(address, declaration):
-    with serving(address) as url, httpx.Client(base_url=url) as client:
+    with serving(address) as url, httpx.Client(base_url=url, timeout=60) as client:
         assert client.post("/experiments", json=declaration).status_code == 201
         yield client
 
@@ -33,7 +33,7 @@ def sqlite_address(tmp_path):
 
 @pytest.fixture
 def sqlite_client(sqlite_address, declaration):
-    with serving(sqlite_address) as url, httpx.Client(base_url=url) as client:
+    with serving(sqlite_address) as url, httpx.Client(base_url=url, timeout=60) as client:
         client.post("/experiments", json=declaration)
         client.post("/experiments/checkout/decisions", json={"id": "known", "context": DESK})
         yield client
