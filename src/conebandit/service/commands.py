@@ -65,9 +65,8 @@ def serve(
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
-    typer.echo(f"Serving on http://{host}:{port} (its pages: /docs); stop with Ctrl-C.")
     try:
-        server.serve(store, host, port, allow_host or ())
+        server.serve(store, host, port, allow_host or (), say=typer.echo)
     except (ServiceError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -9,13 +9,20 @@ from typing import Any
 
 from conebandit._version import __version__
 from conebandit.policies.base import Front
-from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
+from conebandit.service.errors import (
+    ConflictError,
+    CorruptionError,
+    InvalidError,
+    NotFoundError,
+    ServiceError,
+    UnavailableError,
+)
 from conebandit.service.events import Event, Kind, canonical, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import Served, make_policy
 from conebandit.service.snapshots import Pending
-from conebandit.service.state import Reports, State, follow, rebuild, start
-from conebandit.service.store import PAGE, Session
+from conebandit.service.state import Reports, State, come_near, follow, rebuild, start
+from conebandit.service.store import PAGE, Session, Store
 
 MOST_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -38,6 +45,21 @@ class Engine:
         self.most_replayed = most_replayed
         self.states: dict[str, State] = {}
         self.pending: dict[str, Pending] = {}  # snapshots that are being made
+
+    def prepare(self, store: Store, experiment_id: str) -> None:
+        """Read a log that is not in memory yet, without a lock: a turn that did so would keep other processes waiting.
+
+        What is wrong with a log, the turn will find out again, and say.
+        """
+        if experiment_id not in self.states:
+            try:
+                state = come_near(store.read, experiment_id)
+            except UnavailableError:
+                raise
+            except ServiceError:
+                return
+            if state is not None:
+                self.states[experiment_id] = state
 
     def forget(self) -> None:
         """Drop all states: the next turn reads them from the store."""

@@ -11,10 +11,9 @@ from typing import Any
 
 from conebandit.service.engine import Turn
 from conebandit.service.errors import ServiceError
-from conebandit.service.state import State, fold_page, start
+from conebandit.service.state import NEAR, State, fold_page, start
 from conebandit.service.store import Store
 
-NEAR = 50  # events that may be left to fold within a turn
 AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
 LONGEST_PAUSE = 0.02  # seconds
 RETRY = 10.0  # seconds after a revision that came to nothing

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -21,7 +22,13 @@ BACKLOG = 2048
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
 
-def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Sequence[str] = ()) -> None:
+def serve(
+    where: str,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_hosts: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
     """Serve until interrupted.
 
     Parameters
@@ -32,10 +39,12 @@ def serve(where: str, host: str = "127.0.0.1", port: int = 8000, allow_hosts: Se
         Where to listen. Beyond this machine only if there are API keys.
     allow_hosts
         Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
+    say
+        Called with what may interest whoever has started it.
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
-    server, listener = _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone)
+    server, listener = _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone, say=say)
     with listener:
         server.run(sockets=[listener])
 
@@ -55,6 +64,8 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
     with listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.001)
         try:
             yield f"http://{host}:{listener.getsockname()[1]}"
         finally:
@@ -73,7 +84,9 @@ def _prepare(
     host: str,
     port: int,
     allow_hosts: Sequence[str] = (),
+    *,
     tidy_up: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     store = open_store(where)
     with store.read() as session:
@@ -82,14 +95,33 @@ def _prepare(
                 f"will not listen on {host}, which others can reach, without API keys. Make one first: "
                 "conebandit key create NAME --scope admin"
             )
-    listener = socket.create_server(
-        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
+        experiments = len(session.experiments())
+    listener = _bind(host, port)
+    writer = Writer(store, tidy_up=tidy_up)
+    if experiments:
+        say(f"Reading the logs of {experiments} experiment{'s' if experiments > 1 else ''} ...")
+        writer.warm_up()
+    name = f"[{host}]" if ":" in host else host
+    say(f"Serving on http://{name}:{listener.getsockname()[1]} (its pages: /docs); stop with Ctrl-C.")
+    app = create_app(writer, (host, *allow_hosts))
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, lifespan="on", backlog=BACKLOG
     )
+    return uvicorn.Server(config), listener
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Reserve an address. Callers are refused, and go to another process, until the server listens there."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    app = create_app(Writer(store, tidy_up=tidy_up), (host, *allow_hosts))
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
-    return uvicorn.Server(config), listener
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"{error.strerror} ({host}, port {port})") from None
+    return listener
 
 
 def is_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 from conebandit.service.engine import Engine, Turn
@@ -17,6 +18,7 @@ from conebandit.service.store import Store
 
 MOST_IN_A_TURN = 256
 MOST_REPLAYED = 250  # events that a turn may fold anew: 20 ms
+MOST_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
 Work = Callable[[Turn], Any]
@@ -81,6 +83,15 @@ class Writer:
             self._queue.put(_Request(experiment, work, answer))
         return answer
 
+    def warm_up(self) -> None:
+        """Read the longest logs now, so that no request has to wait for it."""
+        with self.store.read() as session:
+            heads = {id_: session.head(id_) for id_ in session.experiments()}
+        lengths = {id_: head.seq for id_, head in heads.items() if head is not None}
+        longest = sorted(lengths, key=lambda id_: -lengths[id_])[:MOST_WARM]
+        for id_ in longest:
+            self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()  # who asks for it will hear of it
+
     @property
     def waiting(self) -> int:
         """How many requests have not been taken up."""
@@ -143,6 +154,8 @@ class Writer:
     def _commit(self, requests: list[_Request]) -> list[Any]:
         """One transaction. A request that is refused has changed nothing and does not stop the others."""
         answers: list[Any] = []
+        for experiment in {request.experiment for request in requests}:
+            self._engine.prepare(self.store, experiment)
         with self.store.write() as session:
             turn = Turn(self._engine, session, self._clock())
             for request in requests:

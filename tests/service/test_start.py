@@ -1,0 +1,174 @@
+"""Starting on a log that is there already: it is read before anybody asks, and without keeping anybody waiting."""
+
+import socket
+import sqlite3
+from contextlib import contextmanager
+
+import pytest
+
+import conebandit as cb
+from conebandit.service import server
+from conebandit.service.engine import Engine, Turn
+from conebandit.service.errors import CorruptionError, NotFoundError
+from conebandit.service.experiment import Experiment
+from conebandit.service.state import NEAR, State, come_near, rebuild
+from conebandit.service.store import PAGE, open_store
+from conebandit.service.writer import Writer
+
+LONG = 3 * PAGE
+PHONE = {"age": 30, "device": "phone"}
+
+
+def fill(address, declaration, ids=("checkout",)):
+    """Logs of LONG events each, and no snapshots."""
+    writer = Writer(open_store(address))
+    for id_ in ids:
+        experiment = Experiment.from_dict({**declaration, "id": id_})
+        writer.submit(id_, lambda turn, experiment=experiment: turn.create(experiment)).result()
+        add(writer, id_, LONG - 1)
+    writer.close(snapshots=False)
+
+
+def add(writer, id_, count, first=0):
+    asked = [{"id": f"d{i}", "context": PHONE} for i in range(first, first + count)]
+    writer.submit(id_, lambda turn: turn.decide(id_, asked[: count // 2])).result()
+    writer.submit(id_, lambda turn: turn.decide(id_, asked[count // 2 :])).result()
+
+
+def at_the_end(store, id_="checkout"):
+    """Checksum of the state to which the whole log leads."""
+    with store.read() as session:
+        return rebuild(session, id_, session.head(id_), snapshots=False).digest()
+
+
+@pytest.fixture
+def folds(monkeypatch):
+    """Counts events that are folded, with and without a lock: {True: ..., False: ...}."""
+    counts, locked, fold = {True: 0, False: 0}, [], State.fold
+
+    def counting(self, *arguments):
+        counts[bool(locked)] += 1
+        return fold(self, *arguments)
+
+    def watch(store):
+        write = store.write
+
+        @contextmanager
+        def noticing():
+            with write() as session:
+                locked.append(session)
+                yield session
+            locked.pop()
+
+        monkeypatch.setattr(store, "write", noticing)
+        return store
+
+    monkeypatch.setattr(State, "fold", counting)
+    counts["watch"] = watch
+    return counts
+
+
+def test_a_long_log_is_read_without_a_lock(address, declaration, folds):
+    fill(address, declaration)
+    writer = Writer(folds["watch"](open_store(address)))
+    folds[True] = folds[False] = 0
+    digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
+    assert (digest["events"], digest["state"]) == (LONG, at_the_end(writer.store))
+    assert folds[True] <= NEAR
+    writer.close()
+
+
+def test_warm_up_leaves_nothing_to_read(address, declaration, folds):
+    fill(address, declaration, ["one", "two"])
+    writer = Writer(folds["watch"](open_store(address)))
+    writer.warm_up()
+    folds[True] = folds[False] = 0
+    for id_ in ("one", "two"):
+        writer.submit(id_, lambda turn, id_=id_: turn.decide(id_, [{"context": PHONE}])).result()
+    assert (folds[True], folds[False]) == (2, 0), "the two decisions themselves"
+    writer.close()
+
+
+def test_warm_up_goes_on_after_a_log_that_is_damaged(tmp_path, declaration):
+    address = str(tmp_path / "log.db")
+    fill(address, declaration, ["good", "worse"])
+    with sqlite3.connect(address) as database:
+        database.execute(
+            "UPDATE events SET body = replace(body, 'phone', 'phony') WHERE experiment = 'worse' AND seq > 1"
+        )
+    database.close()
+    writer = Writer(open_store(address))
+    writer.warm_up()
+    assert writer.submit("good", lambda turn: turn.describe("good")).result()["events"] == LONG
+    with pytest.raises(CorruptionError, match=r"event 2 .*checksum"):
+        writer.submit("worse", lambda turn: turn.describe("worse")).result()
+    writer.close()
+
+
+def test_others_write_and_revise_meanwhile(address, declaration):
+    fill(address, declaration)
+    other, store = Writer(open_store(address)), open_store(address)
+    steps = iter(range(3))
+
+    @contextmanager
+    def read():
+        """After each page, somebody else adds to the log; in the middle of it, something that makes us start anew."""
+        with store.read() as session:
+            yield session
+        step = next(steps, None)
+        if step is not None:
+            add(other, "checkout", 300, first=10_000 + 300 * step)
+            value = {"id": "d3", "values": {"revenue": float(step)}}
+            other.submit("checkout", lambda turn: turn.report("checkout", [value])).result()
+            while other.submit("checkout", lambda turn: turn.describe("checkout")).result()["revising"]:
+                pass
+
+    state = come_near(read, "checkout")
+    other.close()
+    with store.read() as session:
+        head = session.head("checkout")
+    assert 0 <= head.seq - state.head.seq <= NEAR
+    with store.write() as session:
+        engine = Engine()
+        engine.states["checkout"] = state
+        turn = Turn(engine, session, now=0)
+        assert turn.digest("checkout")["state"] == at_the_end(store)
+    store.close()
+
+
+def test_no_such_experiment(store):
+    assert come_near(store.read, "nothing") is None
+    writer = Writer(store)
+    with pytest.raises(NotFoundError):
+        writer.submit("nothing", lambda turn: turn.describe("nothing")).result()
+    writer.close()
+
+
+def test_callers_are_refused_until_the_logs_are_read(tmp_path, declaration, monkeypatch):
+    """Not left waiting: behind nginx they go to another process."""
+    address, seen = str(tmp_path / "log.db"), []
+    fill(address, declaration)
+    warm_up, bind = Writer.warm_up, server._bind
+
+    def noting(host, port):
+        seen.append(bind(host, port))
+        return seen[0]
+
+    def trying(writer):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(seen[0].getsockname(), timeout=5)
+        warm_up(writer)
+        seen.append("warm")
+
+    monkeypatch.setattr(server, "_bind", noting)
+    monkeypatch.setattr(Writer, "warm_up", trying)
+    with server.serving(address) as url, cb.Client(url) as client:
+        assert seen[1:] == ["warm"]
+        assert client.show("checkout")["events"] == LONG
+
+
+def test_a_port_that_is_taken_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"in use .*{port}"):
+            server.serve(str(tmp_path / "log.db"), port=port)
