@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 import conebandit as cb
-from conebandit.service import server
+from conebandit.service import engine, server
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import CorruptionError, NotFoundError
 from conebandit.service.experiment import Experiment
@@ -33,6 +33,14 @@ def add(writer, id_, count, first=0):
     asked = [{"id": f"d{i}", "context": PHONE} for i in range(first, first + count)]
     writer.submit(id_, lambda turn: turn.decide(id_, asked[: count // 2])).result()
     writer.submit(id_, lambda turn: turn.decide(id_, asked[count // 2 :])).result()
+
+
+def correct(writer, decision, value):
+    """Report it, and wait until it counts; the first report of a value does so at once."""
+    told = [{"id": decision, "values": {"revenue": value}}]
+    writer.submit("checkout", lambda turn: turn.report("checkout", told)).result()
+    while writer.submit("checkout", lambda turn: turn.describe("checkout")).result()["revising"]:
+        pass
 
 
 def at_the_end(store, id_="checkout"):
@@ -118,10 +126,7 @@ def test_others_write_and_revise_meanwhile(address, declaration):
         step = next(steps, None)
         if step is not None:
             add(other, "checkout", 300, first=10_000 + 300 * step)
-            value = {"id": "d3", "values": {"revenue": float(step)}}
-            other.submit("checkout", lambda turn: turn.report("checkout", [value])).result()
-            while other.submit("checkout", lambda turn: turn.describe("checkout")).result()["revising"]:
-                pass
+            correct(other, "d3", float(step))
 
     state = come_near(read, "checkout")
     other.close()
@@ -129,11 +134,32 @@ def test_others_write_and_revise_meanwhile(address, declaration):
         head = session.head("checkout")
     assert 0 <= head.seq - state.head.seq <= NEAR
     with store.write() as session:
-        engine = Engine()
-        engine.states["checkout"] = state
-        turn = Turn(engine, session, now=0)
+        memory = Engine()
+        memory.states["checkout"] = state
+        turn = Turn(memory, session, now=0)
         assert turn.digest("checkout")["state"] == at_the_end(store)
     store.close()
+
+
+def test_what_others_have_appended_meanwhile_is_read_without_a_lock(address, declaration, folds, monkeypatch):
+    """A process that has slept for long is far behind; or what it knows has been revised."""
+    fill(address, declaration)
+    monkeypatch.setattr(engine, "rebuild", None)  # under the lock, nothing is built from a snapshot or the first event
+    writer, other = Writer(folds["watch"](open_store(address))), Writer(open_store(address))
+
+    def twice():
+        correct(other, "d3", 5.0)
+        correct(other, "d3", 6.0)
+
+    for change in (lambda: add(other, "checkout", LONG, first=10_000), twice):
+        writer.submit("checkout", lambda turn: turn.describe("checkout")).result()
+        change()
+        folds[True] = folds[False] = 0
+        digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
+        assert folds[True] <= NEAR
+        assert digest["state"] == at_the_end(writer.store)
+    writer.close()
+    other.close()
 
 
 def test_no_such_experiment(store):

@@ -22,7 +22,7 @@ from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as
 from conebandit.service.registry import Served, make_policy
 from conebandit.service.snapshots import Pending
 from conebandit.service.state import Reports, State, come_near, follow, rebuild, start
-from conebandit.service.store import PAGE, Session, Store
+from conebandit.service.store import PAGE, Head, Session, Store
 
 MOST_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -37,8 +37,9 @@ class Engine:
     Parameters
     ----------
     most_replayed
-        Length of logs that a turn may fold anew for a correction or a change of arms; None for any. For longer ones
-        somebody else must do it, and call :meth:`Turn.revise`.
+        How many events a turn may fold under the lock of a log; None for any. For a correction or a change of arms that
+        needs more, somebody else must do it, and call :meth:`Turn.revise`; if others have appended more, see
+        :meth:`Turn.meet`.
     """
 
     def __init__(self, most_replayed: int | None = None) -> None:
@@ -46,20 +47,20 @@ class Engine:
         self.states: dict[str, State] = {}
         self.pending: dict[str, Pending] = {}  # snapshots that are being made
 
-    def prepare(self, store: Store, experiment_id: str) -> None:
-        """Read a log that is not in memory yet, without a lock: a turn that did so would keep other processes waiting.
+    def catch_up(self, store: Store, experiment_id: str) -> bool:
+        """Read what a log holds and the state in memory does not, without a lock; False if that cannot be done.
 
         What is wrong with a log, the turn will find out again, and say.
         """
-        if experiment_id not in self.states:
-            try:
-                state = come_near(store.read, experiment_id)
-            except UnavailableError:
-                raise
-            except ServiceError:
-                return
-            if state is not None:
-                self.states[experiment_id] = state
+        try:
+            state = come_near(store.read, experiment_id, self.states.pop(experiment_id, None))
+        except UnavailableError:
+            raise
+        except ServiceError:
+            return False
+        if state is not None:
+            self.states[experiment_id] = state
+        return True
 
     def forget(self) -> None:
         """Drop all states: the next turn reads them from the store."""
@@ -346,26 +347,40 @@ class Turn:
         if kept:
             self.session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
 
+    def meet(self, experiment_id: str) -> bool:
+        """Lock a log and fold what others have appended; False if that is too much to be done under the lock."""
+        head = self.session.head(experiment_id, lock=True)
+        try:
+            return head is None or self._go_on(experiment_id, head, self._engine.most_replayed)
+        except CorruptionError:
+            return False
+
     def _state(self, experiment_id: str) -> State:
         """The state at the head of the log, which is ours until the transaction ends."""
-        if experiment_id in self._current:
-            return self._engine.states[experiment_id]
-        head = self.session.head(experiment_id, lock=True)
-        if head is None:
-            raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+        if experiment_id not in self._current:
+            head = self.session.head(experiment_id, lock=True)
+            if head is None:
+                raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+            if not self._go_on(experiment_id, head):
+                self._engine.states[experiment_id] = rebuild(self.session, experiment_id, head)
+                self._current.add(experiment_id)
+        return self._engine.states[experiment_id]
+
+    def _go_on(self, experiment_id: str, head: Head, most: int | None = None) -> bool:
+        """Bring the state in memory to the head of the log; False if there is none, or none that can go on so far."""
         state = self._engine.states.pop(experiment_id, None)
         if state is None or state.head.seq > head.seq:
-            state = rebuild(self.session, experiment_id, head)
-        else:
+            return False
+        if most is None or head.seq - state.head.seq <= most:
             pending = state.pending
             follow(self.session, state, head)
-            if state.stale:
-                state = rebuild(self.session, experiment_id, head)
             if state.pending is not None and pending is None:
                 self.learned_of.add(experiment_id)
         self._engine.states[experiment_id] = state
-        self._current.add(experiment_id)
-        return state
+        there = state.head.seq == head.seq and not state.stale
+        if there:
+            self._current.add(experiment_id)
+        return there
 
     def _append(self, state: State, kind: Kind, decision: str | None, body: dict[str, Any]) -> dict[str, Any]:
         stamped = {**body, "at": max(self._now, state.at)}

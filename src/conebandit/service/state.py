@@ -317,12 +317,13 @@ def rebuild(
     return state
 
 
-def come_near(read: Callable[[], AbstractContextManager[Session]], experiment_id: str) -> State | None:
-    """A state close to the end of a log, folded without a lock; None if there is no such experiment.
+def come_near(
+    read: Callable[[], AbstractContextManager[Session]], experiment_id: str, state: State | None = None
+) -> State | None:
+    """A state close to the end of a log, going on from ``state`` if that is possible; None if there is no such log.
 
-    Nobody else waits for it: events are read page by page, and a turn folds the few that came meanwhile.
+    No lock is held, so nobody else waits: events are read page by page, and a turn folds the few that came meanwhile.
     """
-    state = None
     while True:
         with read() as session:
             head = session.head(experiment_id)

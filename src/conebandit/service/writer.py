@@ -17,7 +17,8 @@ from conebandit.service.revision import Revisions
 from conebandit.service.store import Store
 
 MOST_IN_A_TURN = 256
-MOST_REPLAYED = 250  # events that a turn may fold anew: 20 ms
+MOST_REPLAYED = 250  # events that a turn may fold: 20 ms
+MOST_TRIES = 3  # to come near the head of a log without its lock
 MOST_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
@@ -152,24 +153,35 @@ class Writer:
             self._tidy_up()
 
     def _commit(self, requests: list[_Request]) -> list[Any]:
-        """One transaction. A request that is refused has changed nothing and does not stop the others."""
-        answers: list[Any] = []
-        for experiment in {request.experiment for request in requests}:
-            self._engine.prepare(self.store, experiment)
-        with self.store.write() as session:
-            turn = Turn(self._engine, session, self._clock())
-            for request in requests:
-                try:
-                    answers.append(request.work(turn))
-                except UnavailableError:
-                    raise
-                except CorruptionError as error:
-                    log.error("%s: %s", request.experiment, error)
-                    answers.append(error)
-                except ServiceError as error:
-                    answers.append(error)
-            turn.finish()
+        """One transaction, in which nothing is done unless all states are near the heads of their logs."""
+        tries = dict.fromkeys((request.experiment for request in requests), 0)
+        while True:
+            with self.store.write() as session:
+                turn = Turn(self._engine, session, self._clock())
+                behind = [id_ for id_, n in tries.items() if n < MOST_TRIES and not turn.meet(id_)]
+                if not behind:
+                    answers = _carry_out(requests, turn)
+                    turn.finish()
+                    break
+            for id_ in behind:
+                tries[id_] += 1 if self._engine.catch_up(self.store, id_) else MOST_TRIES
         self.turns += 1
         self.events_written += turn.events_taken
         self._revisions.look_after(turn)
         return answers
+
+
+def _carry_out(requests: list[_Request], turn: Turn) -> list[Any]:
+    """Answers. A request that is refused has changed nothing and does not stop the others."""
+    answers: list[Any] = []
+    for request in requests:
+        try:
+            answers.append(request.work(turn))
+        except UnavailableError:
+            raise
+        except CorruptionError as error:
+            log.error("%s: %s", request.experiment, error)
+            answers.append(error)
+        except ServiceError as error:
+            answers.append(error)
+    return answers
