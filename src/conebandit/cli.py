@@ -88,8 +88,10 @@ def bench(
     (to / "leaderboard.json").write_text(leaderboard.to_json(rows, about))
     (to / "leaderboard.md").write_text(leaderboard.to_markdown(rows, about))
     console = Console()
-    for table in leaderboard.rich_tables(rows):
+    for table in leaderboard.rich_tables(rows, console.width):
         console.print(table)
+    for line in leaderboard.caution(leaderboard.standings(rows)):
+        console.print(line)
     console.print(f"Written: {to / 'leaderboard.json'} and {to / 'leaderboard.md'}, after {about['seconds']} s.")
 
 

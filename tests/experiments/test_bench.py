@@ -75,6 +75,7 @@ def test_ratios_by_hand():
     table = leaderboard.standings(rows)
     assert [s.policy for s in table] == [DEFAULT, "binned", "linear", "tree-paper"]
     assert table[0].error["play"] == pytest.approx(0.01)
+    assert np.isnan(table[1].error["play"]), "one run says nothing about it"
     (found,) = leaderboard.comparisons(table)
     assert found.score == pytest.approx(0.05 / 0.09)
     assert found.coverage == pytest.approx(0.3 / 0.5)
@@ -92,12 +93,22 @@ def test_no_comparable_baseline():
     assert "none comparable" in "\n".join(leaderboard._comparison_lines([found]))
 
 
+def test_errors_are_shown_where_there_is_room_and_caution_where_it_is_due():
+    rows = [row("a", name, play, 0.1, seed) for name, play in ((DEFAULT, 0.02), ("binned", 0.03)) for seed in range(10)]
+    assert leaderboard.caution(leaderboard.standings(rows)) == []
+    assert leaderboard.caution(leaderboard.standings(rows[:3]))[0].startswith("With 3 seeds")
+    cells = [next(iter(leaderboard.rich_tables(rows, width)[0].columns[2].cells)) for width in (80, 200)]
+    assert cells == ["0.0200", "0.0200 ± 0.0000"]
+
+
 def test_command_writes_what_it_shows(tmp_path):
     options = ["--seeds", "1", "--horizon", "6000", "--jobs", "1", "--to", str(tmp_path)]
     chosen_ones = ["--policy", "default", "--policy", "binned", "--policy", "tree-paper", "--task", "smooth-1"]
     result = CliRunner().invoke(app, ["bench", *options, *chosen_ones])
     assert result.exit_code == 0, result.output
     assert "smooth-1" in result.output
+    assert "tree-paper" in result.output, "names are not cut off at 80 columns"
+    assert "With 1 seed these ratios are mostly luck" in result.output
     rows, about = leaderboard.read_rows(tmp_path / "leaderboard.json")
     assert about["horizon"] == 6000
     assert len(rows) == 3

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from conebandit.experiments.bench import CONTENDERS, DEFAULT, PRINTED, Row
@@ -21,12 +22,14 @@ from conebandit.regret import SERIES
 
 COVERAGE_WEIGHT = 0.1  # a tenth of how wrong the picture of the trade-off is, beside what bad plays cost
 QUANTITIES = ("score", *SERIES)
+ENOUGH_SEEDS = 10
+WIDE = 150  # columns of a terminal that has room for standard errors
 BASELINES = tuple(contender.name for contender in CONTENDERS if contender.baseline)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A policy in one task: mean and standard error over seeds of the score and of every series."""
+    """A policy in one task: mean and standard error (nan for one seed) over seeds of the score and of every series."""
 
     task: str
     policy: str
@@ -67,7 +70,7 @@ def standings(rows: Iterable[Row]) -> list[Standing]:
     found = []
     for (task, policy), runs in groups.items():
         values = np.array([[run[name] for name in QUANTITIES] for run in runs])
-        error = values.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.zeros(len(QUANTITIES))
+        error = values.std(axis=0, ddof=1) / np.sqrt(len(runs)) if len(runs) > 1 else np.full(len(QUANTITIES), np.nan)
         mean = dict(zip(QUANTITIES, values.mean(axis=0).tolist(), strict=True))
         found.append(Standing(task, policy, len(runs), mean, dict(zip(QUANTITIES, error.tolist(), strict=True))))
     tasks = list(dict.fromkeys(standing.task for standing in found))
@@ -142,6 +145,7 @@ def to_json(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
         **about,
         "summary": {name: {"geometric mean": g, "worst": w} for name, (g, w) in summary(found).items()},
         "comparisons": [asdict(comparison) for comparison in found],
+        "standings": [asdict(standing) for standing in table],
         "runs": list(rows),
     }
     return json.dumps(data, indent=1).replace("NaN", "null") + "\n"
@@ -186,6 +190,7 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
         "## The default policy against the best baseline of each task",
         "",
         *_comparison_lines(found),
+        *(f"\n{line}" for line in caution(table)),
         "",
         "## All policies",
         "",
@@ -221,23 +226,41 @@ def _ratio(value: float) -> str:
     return "none comparable" if np.isnan(value) else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
-def _cell(standing: Standing, name: str) -> str:
-    return f"{standing.mean[name]:.4f} ± {standing.error[name]:.4f}"
+def _cell(standing: Standing, name: str, *, error: bool = True) -> str:
+    known = error and np.isfinite(standing.error[name])
+    return f"{standing.mean[name]:.4f}" + (f" ± {standing.error[name]:.4f}" if known else "")
 
 
-def rich_tables(rows: Sequence[Row]) -> list[Table]:
-    """One table for each task and one for the comparison, for the terminal."""
+def caution(table: Sequence[Standing]) -> list[str]:
+    """What to keep in mind when there were few seeds."""
+    seeds = max((standing.runs for standing in table), default=0)
+    if seeds >= ENOUGH_SEEDS:
+        return []
+    few = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    return [
+        f"With {few} these ratios are mostly luck: every seed draws other mean functions, and the best of "
+        f"{len(BASELINES)} baselines is taken afterwards. To compare policies, use --seeds {ENOUGH_SEEDS} or more."
+    ]
+
+
+def _table(title: str) -> Table:
+    """Narrow enough for 80 columns."""
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+
+
+def rich_tables(rows: Sequence[Row], width: int) -> list[Table]:
+    """One table for each task and one for the comparison, for a terminal that is so wide."""
     table = standings(rows)
     shown = []
     for task in dict.fromkeys(standing.task for standing in table):
-        one = Table(title=task, title_justify="left")
+        one = _table(task)
         for column in ("policy", *QUANTITIES):
             one.add_column(column, justify="left" if column == "policy" else "right")
         for s in table:
             if s.task == task:
-                one.add_row(s.policy, *(f"{s.mean[name]:.4f}" for name in QUANTITIES))
+                one.add_row(s.policy, *(_cell(s, name, error=width >= WIDE) for name in QUANTITIES))
         shown.append(one)
-    ratios = Table(title="default policy to the best baseline", title_justify="left")
+    ratios = _table("default policy to the best baseline")
     for line, text in enumerate(_comparison_lines(comparisons(table))):
         cells = [cell.strip(" *") for cell in text.strip("|").split("|")]
         if line == 0:
