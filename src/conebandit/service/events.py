@@ -45,7 +45,10 @@ class Event(NamedTuple):
     @property
     def body(self) -> dict[str, Any]:
         """The body."""
-        return json.loads(self.text)  # type: ignore[no-any-return]
+        try:
+            return json.loads(self.text)  # type: ignore[no-any-return]
+        except ValueError:
+            raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.") from None
 
 
 def new_id() -> str:

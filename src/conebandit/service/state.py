@@ -331,7 +331,8 @@ def come_near(
                 return None
             if state is None or state.stale or state.head.seq > head.seq:
                 state = start(session, experiment_id, view_at(session, experiment_id, head.seq), before=head.seq + 1)
-            if head.seq - state.head.seq <= NEAR or not fold_page(session, state, head):
+            fold_page(session, state, head)
+            if state.head == head and not state.stale:
                 return state
 
 
@@ -351,8 +352,9 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
         if seq < before:
             try:
                 state = State.from_parts(experiment, session.snapshot(experiment_id, seq))
-            except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError):
+            except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError, OSError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
+            session.check_presence(experiment_id, state.head)
             state.view = view
             return state
     arms = dict.fromkeys(experiment.arms, True)

@@ -143,9 +143,8 @@ class Session:
         found: dict[str, list[Event]] = {}
         marks = ", ".join("?" * len(decisions))
         # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks})"
-        rows = self._run(sql, (experiment, *decisions)) if decisions else ()
-        for event in sorted(Event(*row) for row in rows):
+        events = self._look_up(f"e.decision IN ({marks})", experiment, decisions) if decisions else []
+        for event in sorted(events):
             if event.seq <= upto and event.decision is not None:
                 found.setdefault(event.decision, []).append(event)
         return found
@@ -153,22 +152,36 @@ class Session:
     def decided(self, experiment: str, ids: Sequence[str]) -> dict[str, Event]:
         """Those of some decisions that have been made, by id."""
         marks = ", ".join("?" * len(ids))
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND decision IN ({marks}) AND kind = 'decided'"
-        events = [Event(*row) for row in self._run(sql, (experiment, *ids))] if ids else []
+        events = self._look_up(f"e.decision IN ({marks}) AND e.kind = 'decided'", experiment, ids) if ids else []
         return {event.decision: event for event in events if event.decision is not None}
 
     def decided_after(self, experiment: str, after: int, upto: int, limit: int) -> list[Event]:
         """The next decisions, in order."""
-        sql = f"""SELECT {_EVENT} FROM events
-            WHERE experiment = ? AND seq > ? AND seq <= ? AND kind = 'decided' ORDER BY seq LIMIT ?"""
-        return [Event(*row) for row in self._run(sql, (experiment, after, upto, limit))]
+        where = "e.seq > ? AND e.seq <= ? AND e.kind = 'decided' ORDER BY e.seq LIMIT ?"
+        return self._look_up(where, experiment, (after, upto, limit))
 
     def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
         """All events of some kinds that are not about a decision, in order."""
         marks = ", ".join("?" * len(kinds))
-        sql = f"""SELECT {_EVENT} FROM events
-            WHERE experiment = ? AND seq <= ? AND decision IS NULL AND kind IN ({marks}) ORDER BY seq"""
-        return [Event(*row) for row in self._run(sql, (experiment, upto, *kinds))]
+        where = f"e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
+        return self._look_up(where, experiment, (upto, *kinds))
+
+    def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Event]:
+        """Events that are read out of order: each is checked with the seal of the one before it."""
+        sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
+            LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
+            WHERE e.experiment = ? AND {where}"""
+        rows = self._run(sql, (experiment, *values))
+        return [check([Event(*row[:5])], row[5] or START, row[0] - 1)[0] for row in rows]
+
+    def check_presence(self, experiment: str, upto: Head) -> None:
+        """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""
+        sql = "SELECT count(*) FROM events WHERE experiment = ? AND seq <= ?"
+        [(count,)] = list(self._run(sql, (experiment, upto.seq)))
+        if count != upto.seq:
+            raise CorruptionError(f"{experiment}: {upto.seq - count} of the first {upto.seq} events are missing.")
+        if upto.seq and self.events(experiment, upto.seq - 1, upto.seq)[0].check != upto.check:
+            raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that a snapshot was made after.")
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
