@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conebandit._version import __version__
 from conebandit.policies.base import Front
-from conebandit.service.errors import (
-    ConflictError,
-    CorruptionError,
-    InvalidError,
-    NotFoundError,
-    ServiceError,
-    UnavailableError,
-)
-from conebandit.service.events import Event, Kind, canonical, new_id, seal
+from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
+from conebandit.service.events import Event, Kind, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
 from conebandit.service.registry import Served, make_policy
 from conebandit.service.snapshots import Pending
-from conebandit.service.state import Reports, State, come_near, follow, rebuild, start
-from conebandit.service.store import PAGE, Head, Session, Store
+from conebandit.service.state import Reports, State, follow, rebuild, start
+from conebandit.service.store import PAGE, Head, Session
 
 MOST_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -46,26 +39,13 @@ class Engine:
         self.most_replayed = most_replayed
         self.states: dict[str, State] = {}
         self.pending: dict[str, Pending] = {}  # snapshots that are being made
+        self.damaged: dict[str, tuple[Head, str]] = {}  # logs that cannot be folded up to this head, and why
 
-    def catch_up(self, store: Store, experiment_id: str) -> bool:
-        """Read what a log holds and the state in memory does not, without a lock; False if that cannot be done.
-
-        What is wrong with a log, the turn will find out again, and say.
-        """
-        try:
-            state = come_near(store.read, experiment_id, self.states.pop(experiment_id, None))
-        except UnavailableError:
-            raise
-        except ServiceError:
-            return False
-        if state is not None:
-            self.states[experiment_id] = state
-        return True
-
-    def forget(self) -> None:
-        """Drop all states: the next turn reads them from the store."""
-        self.states.clear()
-        self.pending.clear()
+    def forget(self, experiments: Iterable[str] | None = None) -> None:
+        """Drop the states of some experiments, or of all: the next turn reads them from the store."""
+        for experiment_id in list(self.states) if experiments is None else experiments:
+            self.states.pop(experiment_id, None)
+            self.pending.pop(experiment_id, None)
 
 
 class Turn:
@@ -182,10 +162,11 @@ class Turn:
         new: dict[str, dict[str, Any]] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})
+            x = state.experiment.encode(context)
             earlier = found.get(id_) or new.get(id_)
             if earlier is None:
-                new[id_] = {"context": context, "x": state.experiment.encode(context)}
-            elif canonical(earlier["context"]) != canonical(context):
+                new[id_] = {"context": context, "x": x}
+            elif not _same(earlier["context"], context):
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
         if new:
             found |= self._decide_new(experiment_id, new)
@@ -350,10 +331,17 @@ class Turn:
     def meet(self, experiment_id: str) -> bool:
         """Lock a log and fold what others have appended; False if that is too much to be done under the lock."""
         head = self.session.head(experiment_id, lock=True)
+        if head is None or self._damage(experiment_id, head):
+            return True  # who asks for it will be told
         try:
-            return head is None or self._go_on(experiment_id, head, self._engine.most_replayed)
+            return self._go_on(experiment_id, head, self._engine.most_replayed)
         except CorruptionError:
             return False
+
+    def _damage(self, experiment_id: str, head: Head) -> str | None:
+        """What is known to be wrong with a log."""
+        known = self._engine.damaged.get(experiment_id)
+        return known[1] if known is not None and known[0] == head else None
 
     def _state(self, experiment_id: str) -> State:
         """The state at the head of the log, which is ours until the transaction ends."""
@@ -361,6 +349,8 @@ class Turn:
             head = self.session.head(experiment_id, lock=True)
             if head is None:
                 raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+            if damage := self._damage(experiment_id, head):
+                raise CorruptionError(damage)
             if not self._go_on(experiment_id, head):
                 self._engine.states[experiment_id] = rebuild(self.session, experiment_id, head)
                 self._current.add(experiment_id)
@@ -452,6 +442,12 @@ def _front(state: State, front: Front) -> list[dict[str, Any]]:
 def _finite(values: Any) -> list[float | None]:
     """Numbers for JSON: None for what is not known."""
     return [float(v) if math.isfinite(v) else None for v in values]
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two contexts say the same: 3 and 3.0 do, and so do null and nothing."""
+    given = [{name: value for name, value in context.items() if value is not None} for context in (one, other)]
+    return given[0] == given[1]
 
 
 def _decision_id(given: Any, *, generate: bool = True) -> str:

@@ -8,17 +8,20 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
 from conebandit.service.revision import Revisions
-from conebandit.service.store import Store
+from conebandit.service.state import State, come_near
+from conebandit.service.store import Head, Session, Store
 
 MOST_IN_A_TURN = 256
 MOST_REPLAYED = 250  # events that a turn may fold: 20 ms
-MOST_TRIES = 3  # to come near the head of a log without its lock
+MOST_TRIES = 3  # to come near the head of a log without its lock, while others append much
+CLOSING = "the service is shutting down; try again."
 MOST_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
@@ -29,6 +32,15 @@ class _Request(NamedTuple):
     experiment: str
     work: Work
     answer: Future[Any]
+    alone: bool = False  # in a transaction of its own
+
+
+class _Read(NamedTuple):
+    """What came of reading a log: a state, nothing, or what went wrong before this head."""
+
+    experiment: str
+    found: State | Exception | None
+    head: Head | None
 
 
 class Writer:
@@ -70,18 +82,22 @@ class Writer:
         self._clock, self._tidy_up = clock, tidy_up
         self._engine = Engine(MOST_REPLAYED)
         self._revisions = Revisions(store, self.submit)
-        self._queue: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Request | _Read | None] = queue.SimpleQueue()
+        self._parked: dict[str, list[_Request]] = {}  # requests on logs that are being read
+        self._tries: dict[str, int] = {}  # how often such a log was read, and others went far ahead meanwhile
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
+        self._last_one = threading.Lock()  # nothing comes into the queue after the end of it
         self._thread.start()
 
     def submit(self, experiment: str, work: Work) -> Future[Any]:
         """Do some work on an experiment in the next transaction; the answer comes after its commit."""
         answer: Future[Any] = Future()
-        if self._closed:
-            answer.set_exception(UnavailableError("the service is shutting down; try again."))
-        else:
-            self._queue.put(_Request(experiment, work, answer))
+        with self._last_one:
+            if not self._closed:
+                self._queue.put(_Request(experiment, work, answer))
+                return answer
+        answer.set_exception(UnavailableError(CLOSING))
         return answer
 
     def warm_up(self) -> None:
@@ -91,12 +107,14 @@ class Writer:
         lengths = {id_: head.seq for id_, head in heads.items() if head is not None}
         longest = sorted(lengths, key=lambda id_: -lengths[id_])[:MOST_WARM]
         for id_ in longest:
-            self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()  # who asks for it will hear of it
+            error = self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()
+            if isinstance(error, UnavailableError):
+                raise error  # of other errors, who asks will hear
 
     @property
     def waiting(self) -> int:
         """How many requests have not been taken up."""
-        return self._queue.qsize()
+        return self._queue.qsize() + sum(map(len, list(self._parked.values())))
 
     @property
     def revising(self) -> int:
@@ -106,13 +124,14 @@ class Writer:
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
         self._revisions.close()
-        self._closed = True
-        self._queue.put(None)
+        with self._last_one:
+            self._closed = True
+            self._queue.put(None)
         self._thread.join()
         if snapshots:
             try:
                 self._keep_all()
-            except ServiceError as error:
+            except (ServiceError, OSError) as error:
                 log.warning("no snapshots were kept: %s", error)
         self.store.close()
 
@@ -122,29 +141,51 @@ class Writer:
                 turn = Turn(self._engine, session, self._clock())
                 turn.snapshot(experiment)
 
+    # ---- the thread -----------------------------------------------------------------------------------------------
+
     def _serve(self) -> None:
         going = True
-        while going:
-            requests = [self._queue.get()]
-            while len(requests) < MOST_IN_A_TURN and not self._queue.empty():
-                requests.append(self._queue.get())
-            going = None not in requests
-            wanted = [r for r in requests if r is not None and r.answer.set_running_or_notify_cancel()]
+        while going or self._parked:
+            messages = [self._queue.get()]
+            while len(messages) < MOST_IN_A_TURN and not self._queue.empty():
+                messages.append(self._queue.get())
+            going &= None not in messages
+            wanted = self._wanted(messages)
             # In order of experiments, so that two processes never wait for each other's locks.
-            self._turn(sorted(wanted, key=lambda r: r.experiment))
+            self._turn(sorted((r for r in wanted if not r.alone), key=lambda request: request.experiment))
+            for request in wanted:
+                if request.alone:
+                    self._turn([request])
 
-    def _turn(self, requests: list[_Request]) -> None:
+    def _wanted(self, messages: list[_Request | _Read | None]) -> list[_Request]:
+        """The requests that may be carried out now."""
+        wanted: list[_Request] = []
+        for message in messages:
+            if isinstance(message, _Read):
+                wanted += self._go_on_from(message)
+            elif message is not None and message.answer.set_running_or_notify_cancel():
+                wanted.append(message)
+        return wanted
+
+    def _turn(self, wanted: list[_Request]) -> None:
+        requests: list[_Request] = []
+        for request in wanted:
+            self._parked.get(request.experiment, requests).append(request)  # some wait for a log that is being read
         if not requests:
             return
         try:
             answers = self._commit(requests)
         except Exception as error:
-            self._engine.forget()  # what was folded was not written
+            self._engine.forget(request.experiment for request in requests)  # what was folded was not written
             if not isinstance(error, ServiceError):
                 log.exception("a turn of %d requests failed", len(requests))
                 error = ServiceError("something unexpected went wrong; nothing was changed.")
-            answers = [error] * len(requests)
-        for request, answer in zip(requests, answers, strict=True):
+                if len(requests) > 1:  # one of them is to blame; the others shall not suffer
+                    for request in requests:
+                        self._turn([request._replace(alone=True)])
+                    return
+            answers = [(request, error) for request in requests]
+        for request, answer in answers:
             if isinstance(answer, Exception):
                 request.answer.set_exception(answer)
             else:
@@ -152,36 +193,74 @@ class Writer:
         if self.turns.bit_count() == 1:
             self._tidy_up()
 
-    def _commit(self, requests: list[_Request]) -> list[Any]:
-        """One transaction, in which nothing is done unless all states are near the heads of their logs."""
-        tries = dict.fromkeys((request.experiment for request in requests), 0)
-        while True:
-            with self.store.write() as session:
-                turn = Turn(self._engine, session, self._clock())
-                behind = [id_ for id_, n in tries.items() if n < MOST_TRIES and not turn.meet(id_)]
-                if not behind:
-                    answers = _carry_out(requests, turn)
-                    turn.finish()
-                    break
-            for id_ in behind:
-                tries[id_] += 1 if self._engine.catch_up(self.store, id_) else MOST_TRIES
+    def _commit(self, requests: list[_Request]) -> list[tuple[_Request, Any]]:
+        """One transaction; the answers of those whose state was at hand. The others are put off until it is."""
+        with self.store.write() as session:
+            turn = Turn(self._engine, session, self._clock())
+            experiments = dict.fromkeys(request.experiment for request in requests)
+            behind = [id_ for id_ in experiments if self._tries.get(id_, 0) < MOST_TRIES and not turn.meet(id_)]
+            answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
+            turn.finish()
         self.turns += 1
         self.events_written += turn.events_taken
         self._revisions.look_after(turn)
+        for id_ in experiments:
+            if id_ in behind:
+                self._put_off(id_, [request for request in requests if request.experiment == id_])
+            else:
+                self._tries.pop(id_, None)
         return answers
 
+    # ---- logs that must be read first -----------------------------------------------------------------------------
 
-def _carry_out(requests: list[_Request], turn: Turn) -> list[Any]:
-    """Answers. A request that is refused has changed nothing and does not stop the others."""
-    answers: list[Any] = []
-    for request in requests:
+    def _put_off(self, id_: str, requests: list[_Request]) -> None:
+        """Have a log read beside the turns, and without its lock: neither other experiments nor processes wait."""
+        self._parked[id_] = requests
+        self._tries[id_] = self._tries.get(id_, 0) + 1
+        state = self._engine.states.pop(id_, None)
+        threading.Thread(target=self._read, args=(id_, state), name="conebandit-reader", daemon=True).start()
+
+    def _read(self, id_: str, state: State | None) -> None:
+        head = None
         try:
-            answers.append(request.work(turn))
-        except UnavailableError:
-            raise
-        except CorruptionError as error:
-            log.error("%s: %s", request.experiment, error)
-            answers.append(error)
-        except ServiceError as error:
-            answers.append(error)
-    return answers
+            with self._look() as session:
+                head = session.head(id_)
+            found = _Read(id_, come_near(self._look, id_, state), head)
+        except Exception as error:
+            if not isinstance(error, ServiceError):
+                log.exception("the log of %s could not be read", id_)
+            found = _Read(id_, error, head)
+        self._queue.put(found)
+
+    def _look(self) -> AbstractContextManager[Session]:
+        if self._closed:
+            raise UnavailableError(CLOSING)
+        return self.store.read()
+
+    def _go_on_from(self, read: _Read) -> list[_Request]:
+        """Use what was read; the requests that have waited for it."""
+        waiting = self._parked.pop(read.experiment)
+        if isinstance(read.found, State):
+            self._engine.states[read.experiment] = read.found
+        elif isinstance(read.found, CorruptionError) and read.head is not None:
+            self._engine.damaged[read.experiment] = read.head, str(read.found)
+        elif isinstance(read.found, Exception):
+            unexpected = ServiceError("something unexpected went wrong; nothing was changed.")
+            error = read.found if isinstance(read.found, ServiceError) else unexpected
+            for request in waiting:
+                request.answer.set_exception(error)
+            return []
+        return waiting
+
+
+def _carry_out(request: _Request, turn: Turn) -> Any:
+    """The answer; an exception if it is refused, and then it has changed nothing."""
+    try:
+        return request.work(turn)
+    except UnavailableError:
+        raise
+    except CorruptionError as error:
+        log.error("%s: %s", request.experiment, error)
+        return error
+    except ServiceError as error:
+        return error
