@@ -3,8 +3,10 @@
 import sqlite3
 
 import pytest
+from typer.testing import CliRunner
 
 import conebandit as cb
+from conebandit.cli import app
 from conebandit.service.server import serving
 from conebandit.service.store import open_store
 from conebandit.service.verify import verify
@@ -65,3 +67,19 @@ def test_postgres(postgres, declaration):
     restored = postgres.fresh_database("restored")
     postgres.run("pg_restore", *postgres.connection, "-d", "restored", file)
     assert_restored(restored, before)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_a_log_that_lacks_its_end_is_no_backup(tmp_path, declaration, suffix):
+    path, file = str(tmp_path / "log.db"), tmp_path / f"log.{suffix}"
+    with serving(path) as url, cb.Client(url) as client:
+        client.create(declaration)
+        work(client, 0, 11)
+    damaged = sqlite3.connect(path)
+    with damaged:
+        damaged.execute("DELETE FROM events WHERE seq > 15")
+    damaged.close()
+    result = CliRunner().invoke(app, ["experiment", "export", "checkout", "--to", str(file), "--store", path])
+    assert result.exit_code == 1
+    assert "events 16 to 23 are missing" in result.output
+    assert not file.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.service.errors import NotFoundError
 from conebandit.service.experiment import Categorical, Experiment
-from conebandit.service.store import Store
-from conebandit.service.tables import pages
+from conebandit.service.store import Head, Store
+from conebandit.service.tables import BEGINNING, pages
 
 CHUNK = 1000
 
@@ -23,7 +24,7 @@ class ShiftWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._monitors: dict[str, tuple[ShiftMonitor, list[str], int]] = {}
+        self._monitors: dict[str, tuple[ShiftMonitor, list[str], Head]] = {}
 
     def report(self, experiment_id: str) -> dict[str, Any]:
         """What the monitor says now."""
@@ -36,18 +37,18 @@ class ShiftWatch:
             if experiment_id not in self._monitors:
                 experiment = Experiment.from_dict(first.body["declaration"])
                 monitor = ShiftMonitor(experiment.dim, seed=experiment.seed)
-                self._monitors[experiment_id] = (monitor, _coordinates(experiment), 0)
+                self._monitors[experiment_id] = (monitor, _coordinates(experiment), BEGINNING)
             monitor, names, seen = self._monitors[experiment_id]
-            if head.seq < seen:  # another log of the same name
+            if head.seq < seen.seq:  # another log of the same name
                 monitor.reset()
-                seen = 0
-            self._feed(monitor, experiment_id, seen, head.seq)
-            self._monitors[experiment_id] = (monitor, names, head.seq)
+                seen = BEGINNING
+            self._feed(monitor, experiment_id, seen, head)
+            self._monitors[experiment_id] = (monitor, names, head)
             return _describe(monitor, names)
 
-    def _feed(self, monitor: ShiftMonitor, experiment_id: str, after: int, upto: int) -> None:
+    def _feed(self, monitor: ShiftMonitor, experiment_id: str, after: Head, upto: Head) -> None:
         chunk: list[list[float]] = []
-        for event in pages(self._store, experiment_id, upto, after):
+        for event in itertools.chain.from_iterable(pages(self._store, experiment_id, upto, after)):
             if event.kind == "decided":
                 chunk.append(event.body["x"])
             if len(chunk) == CHUNK:

@@ -7,20 +7,19 @@ import io
 import itertools
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from conebandit.service.errors import InvalidError, NotFoundError
-from conebandit.service.events import Event, to_lines
+from conebandit.service.errors import CorruptionError, InvalidError, NotFoundError
+from conebandit.service.events import START, Event, to_lines
 from conebandit.service.experiment import Column, Experiment, Numeric
 from conebandit.service.state import Reports
 from conebandit.service.store import PAGE, Head, Store
 
-Thing = TypeVar("Thing")
-
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
+BEGINNING = Head(0, START)
 LONGEST_PAUSE = 0.01  # seconds
 PARQUET_PART = 5000  # rows
 
@@ -29,13 +28,19 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
     """The log as it is (``jsonl``, which can be imported), or its decisions with their outcomes (``csv``, ``parquet``).
 
     Everything up to the event that is the last one now. The store is read page by page, so that nobody waits.
+
+    Raises
+    ------
+    CorruptionError
+        Here or on the way, if the log is not what was written. What came until then is not the whole.
     """
     with store.read() as session:
         head = session.head(experiment_id)
         if head is None:
             raise NotFoundError(f"there is no experiment {experiment_id!a}.")
     if format_ == "jsonl":
-        return (line.encode() for line in to_lines(pages(store, experiment_id, head.seq)))
+        events = itertools.chain.from_iterable(pages(store, experiment_id, head))
+        return (line.encode() for line in to_lines(events))
     if format_ == "csv":
         return _csv(store, experiment_id, head)
     if format_ == "parquet":
@@ -43,27 +48,30 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
     raise InvalidError(f"format must be one of {', '.join(FORMATS)}; got {format_!a}.")
 
 
-def pages(store: Store, experiment_id: str, upto: int, after: int = 0) -> Iterator[Event]:
-    """Events in order, a page at a time."""
-    while after < upto:
+def pages(
+    store: Store, experiment_id: str, upto: Head, after: Head = BEGINNING, limit: int = PAGE
+) -> Iterator[list[Event]]:
+    """All events between two heads, in order, a page at a time; a ``CorruptionError`` if one is not what was written.
+
+    After each page there is a pause of as long as the caller took for it: decisions in this process come first.
+    """
+    while True:
         with store.read() as session:
-            page = session.events(experiment_id, after, upto)
-        if not page:
+            page = next(session.checked(experiment_id, after, upto, limit), None)
+        if page is None:
             return
-        yield from _politely(page)
-        after = page[-1].seq
+        start = time.perf_counter()
+        yield page
+        time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
+        after = Head(page[-1].seq, page[-1].check)
 
 
-def _politely(things: Iterable[Thing]) -> Iterator[Thing]:
-    """One after the other, then a pause of as long as that took: decisions in this process come first."""
-    start = time.perf_counter()
-    yield from things
-    time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
-
-
-def _experiment(store: Store, experiment_id: str) -> Experiment:
+def _experiment(store: Store, experiment_id: str, head: Head) -> Experiment:
     with store.read() as session:
-        return Experiment.from_dict(session.events(experiment_id, limit=1)[0].body["declaration"])
+        first = next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
+    if first is None or first[0].kind != "created":
+        raise CorruptionError(f"{experiment_id}: the log does not begin with a declaration.")
+    return Experiment.from_dict(first[0].body["declaration"])
 
 
 def _columns(experiment: Experiment) -> dict[str, type]:
@@ -85,16 +93,16 @@ def _columns(experiment: Experiment) -> dict[str, type]:
 
 
 def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
-    after = 0
-    while after < head.seq:
+    for page in pages(store, experiment.id, head, limit=PAGE // 5):
+        made = [event.decision or "" for event in page if event.kind == "decided"]
         with store.read() as session:
-            page = session.events(experiment.id, after, head.seq, PAGE // 5)
-            made = [event for event in page if event.kind == "decided"]
-            histories = session.histories(experiment.id, [event.decision or "" for event in made], head.seq)
-        if not page:
-            return
-        yield from _politely(_row(experiment, Reports(experiment, history)) for history in histories.values())
-        after = page[-1].seq
+            histories = session.histories(experiment.id, made, head.seq)
+        for id_ in made:
+            try:
+                row = _row(experiment, Reports(experiment, histories[id_]))
+            except (LookupError, TypeError, ValueError) as error:  # of reports whose page has not been checked yet
+                raise CorruptionError(f"{experiment.id}: decision {id_!a} cannot be read: {error!r}.") from None
+            yield row
 
 
 def _row(experiment: Experiment, reports: Reports) -> dict[str, Any]:
@@ -121,7 +129,7 @@ def _cell(column: Column, value: Any) -> float | str | None:
 
 
 def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
-    experiment = _experiment(store, experiment_id)
+    experiment = _experiment(store, experiment_id, head)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(_columns(experiment)))
     writer.writeheader()
@@ -148,7 +156,7 @@ def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
         import polars  # noqa: PLC0415  (an extra)
     except ImportError:
         raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
-    experiment = _experiment(store, experiment_id)
+    experiment = _experiment(store, experiment_id, head)
     schema = {name: polars.Float64 if kind is float else polars.String for name, kind in _columns(experiment).items()}
     parts, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
     while part := list(itertools.islice(rows, PARQUET_PART)):
