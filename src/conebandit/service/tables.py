@@ -7,7 +7,7 @@ import io
 import itertools
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +21,15 @@ FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "appli
 
 BEGINNING = Head(0, START)
 LONGEST_PAUSE = 0.01  # seconds
-PARQUET_PART = 5000  # rows
+PART = 1 << 16  # characters of text, or bytes of a file, that are sent at once
+ROWS = 5000  # of a table, that are kept as objects of Python at once
 
 
 def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
     """The log as it is (``jsonl``, which can be imported), or its decisions with their outcomes (``csv``, ``parquet``).
 
-    Everything up to the event that is the last one now. The store is read page by page, so that nobody waits.
+    Everything up to the event that is the last one now. The store is read page by page, so that nobody waits. The first
+    part is made before this returns, so that a service can still say what is wrong; a table for Parquet is one part.
 
     Raises
     ------
@@ -39,13 +41,14 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
         if head is None:
             raise NotFoundError(f"there is no experiment {experiment_id!a}.")
     if format_ == "jsonl":
-        events = itertools.chain.from_iterable(pages(store, experiment_id, head))
-        return (line.encode() for line in to_lines(events))
-    if format_ == "csv":
-        return _csv(store, experiment_id, head)
-    if format_ == "parquet":
-        return _parquet(store, experiment_id, head)
-    raise InvalidError(f"format must be one of {', '.join(FORMATS)}; got {format_!a}.")
+        parts = _together(to_lines(itertools.chain.from_iterable(pages(store, experiment_id, head))))
+    elif format_ == "csv":
+        parts = _together(_csv(store, experiment_id, head))
+    elif format_ == "parquet":
+        parts = _parquet(store, experiment_id, head)
+    else:
+        raise InvalidError(f"format must be one of {', '.join(FORMATS)}; got {format_!a}.")
+    return itertools.chain([next(parts)], parts)
 
 
 def pages(
@@ -128,18 +131,29 @@ def _cell(column: Column, value: Any) -> float | str | None:
     return float(value) if isinstance(column, Numeric) and value is not None else value
 
 
-def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
-    experiment = _experiment(store, experiment_id, head)
+def _together(lines: Iterable[str]) -> Iterator[bytes]:
+    """Many lines at once; at least one part. Lone surrogates, which JSON may hold, are written as escapes."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(_columns(experiment)))
-    writer.writeheader()
-    for row in _rows(store, experiment, head):
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
-        if text.tell() > 1 << 16:
+    for line in lines:
+        text.write(line)
+        if text.tell() >= PART:
             yield text.getvalue().encode("utf-8", "backslashreplace")
             text.seek(0)
             text.truncate()
     yield text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[str]:
+    experiment = _experiment(store, experiment_id, head)
+    line = io.StringIO()
+    writer = csv.DictWriter(line, list(_columns(experiment)))
+    writer.writeheader()
+    for row in _rows(store, experiment, head):
+        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+    yield line.getvalue()
 
 
 def _harmless(value: Any) -> Any:
@@ -151,21 +165,21 @@ def _harmless(value: Any) -> Any:
 
 
 def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
-    """In parts, so that most of the table is kept as columns and not as objects of Python."""
+    """Made of many small tables, so that most of it is kept as columns and not as objects of Python."""
     try:
         import polars  # noqa: PLC0415  (an extra)
     except ImportError:
         raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
     experiment = _experiment(store, experiment_id, head)
     schema = {name: polars.Float64 if kind is float else polars.String for name, kind in _columns(experiment).items()}
-    parts, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
-    while part := list(itertools.islice(rows, PARQUET_PART)):
-        parts.append(polars.DataFrame([_valid(row) for row in part], schema=schema))
+    tables, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
+    while some := list(itertools.islice(rows, ROWS)):
+        tables.append(polars.DataFrame([_valid(row) for row in some], schema=schema))
     with tempfile.TemporaryFile() as file:
-        polars.concat(parts).write_parquet(file)
+        polars.concat(tables).write_parquet(file)
         file.seek(0)
-        while piece := file.read(1 << 16):
-            yield piece
+        while part := file.read(PART):
+            yield part
 
 
 def _valid(row: dict[str, Any]) -> dict[str, Any]:
