@@ -13,9 +13,10 @@ from typing import Any
 
 from conebandit.service.errors import CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import START, Event, to_lines
-from conebandit.service.experiment import Column, Experiment, Numeric
+from conebandit.service.experiment import Column, Experiment, Metric, Numeric
 from conebandit.service.state import Reports
 from conebandit.service.store import PAGE, Head, Store
+from conebandit.service.windows import deadline
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
@@ -92,25 +93,43 @@ def _columns(experiment: Experiment) -> dict[str, type]:
         "policy_version": str,
         **{f"context.{name}": kind for name, kind in kinds.items()},
         **{f"metric.{metric.name}": float for metric in experiment.metrics},
+        **{f"status.{metric.name}": str for metric in experiment.metrics},  # see _outcome
     }
 
 
 def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
+    end = _end(store, experiment.id, head)
     for page in pages(store, experiment.id, head, limit=PAGE // 5):
         made = [event.decision or "" for event in page if event.kind == "decided"]
         with store.read() as session:
             histories = session.histories(experiment.id, made, head.seq)
         for id_ in made:
             try:
-                row = _row(experiment, Reports(experiment, histories[id_]))
+                row = _row(experiment, histories[id_], end)
             except (LookupError, TypeError, ValueError) as error:  # of reports whose page has not been checked yet
                 raise CorruptionError(f"{experiment.id}: decision {id_!a} cannot be read: {error!r}.") from None
             yield row
 
 
-def _row(experiment: Experiment, reports: Reports) -> dict[str, Any]:
-    body, values = reports.decided, reports.values
+def _end(store: Store, experiment_id: str, head: Head) -> int:
+    """The time of the last event, by which windows have closed or have not."""
+    with store.read() as session:
+        found = session.events(experiment_id, head.seq - 1, head.seq)
+    try:
+        return int(found[0].body["at"])
+    except (LookupError, TypeError, ValueError):
+        text = f"{experiment_id}: event {head.seq}, the last one of the log, is missing or cannot be read."
+        raise CorruptionError(text) from None
+
+
+def _row(experiment: Experiment, history: list[Event], end: int) -> dict[str, Any]:
+    reports = Reports(experiment, history)
+    body = reports.decided
     choice = body["choice"] or {"arm": None, "propensity": None}
+    told = [reports.at(event.seq) for event in history[1:]]
+    counts = {name: value for report in told for name, value in report.counts.items()}
+    late = {name for report in told for name in report.late}
+    outcomes = {metric.name: _outcome(metric, counts, late, end - body["at"]) for metric in experiment.metrics}
     return {
         "id": body["id"],
         "at": datetime.fromtimestamp(body["at"] / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -122,8 +141,32 @@ def _row(experiment: Experiment, reports: Reports) -> dict[str, Any]:
         "choice_propensity": choice["propensity"],
         "policy_version": body["version"],
         **{f"context.{column.name}": _cell(column, body["context"].get(column.name)) for column in experiment.columns},
-        **{f"metric.{metric.name}": values.get(metric.name) for metric in experiment.metrics},
+        **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
+        **{f"status.{name}": status for name, (_, status) in outcomes.items()},
     }
+
+
+def _outcome(metric: Metric, counts: dict[str, float], late: set[str], age: int) -> tuple[float | None, str]:
+    """The value that counts, and why; as the policy has it once all corrections in the log are known to it.
+
+    Parameters
+    ----------
+    metric
+        Which one.
+    counts
+        Values that were reported in time, as corrected.
+    late
+        Metrics of which a value came after the window.
+    age
+        Milliseconds from the decision to the end of the log.
+    """
+    if metric.name in counts:
+        return counts[metric.name], "reported"
+    if metric.window is None or age <= deadline(0, metric.window):
+        return None, "open"
+    if metric.name in late:
+        return metric.default, "late"
+    return metric.default, "missing" if metric.default is None else "default"
 
 
 def _cell(column: Column, value: Any) -> float | str | None:
