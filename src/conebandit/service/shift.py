@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.service.errors import NotFoundError
+from conebandit.service.events import Event
 from conebandit.service.experiment import Categorical, Experiment
-from conebandit.service.store import Head, Store
-from conebandit.service.tables import BEGINNING, pages
+from conebandit.service.store import Head, Session, Store
+from conebandit.service.tables import BEGINNING, declared, pages
 
-CHUNK = 1000
+
+@dataclass
+class _Watched:
+    """A monitor, the names of its coordinates, and up to where in the log it has seen the contexts."""
+
+    monitor: ShiftMonitor
+    names: list[str]
+    seen: Head = BEGINNING
+
+    def see(self, page: list[Event]) -> None:
+        """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
+        contexts = [event.body["x"] for event in page if event.kind == "decided"]
+        if contexts:
+            self.monitor.update_many(np.array(contexts))
+        self.seen = Head(page[-1].seq, page[-1].check)
 
 
 class ShiftWatch:
@@ -24,38 +39,30 @@ class ShiftWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._monitors: dict[str, tuple[ShiftMonitor, list[str], Head]] = {}
+        self._watched: dict[str, _Watched] = {}
 
     def report(self, experiment_id: str) -> dict[str, Any]:
         """What the monitor says now."""
-        with self._store.read() as session:
-            head = session.head(experiment_id)
-            if head is None:
-                raise NotFoundError(f"there is no experiment {experiment_id!a}.")
-            first = session.events(experiment_id, limit=1)[0]
-        with self._lock:
-            if experiment_id not in self._monitors:
-                experiment = Experiment.from_dict(first.body["declaration"])
+        with self._lock:  # before the head is read: it must not lie before what somebody else has seen meanwhile
+            with self._store.read() as session:
+                head = session.head(experiment_id)
+                if head is None:
+                    raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+                watched = self._watched.get(experiment_id)
+                if watched is not None and not _leads_to(session, experiment_id, watched.seen):
+                    watched = None  # another log of the same name
+            if watched is None:
+                experiment = declared(self._store, experiment_id, head)
                 monitor = ShiftMonitor(experiment.dim, seed=experiment.seed)
-                self._monitors[experiment_id] = (monitor, _coordinates(experiment), BEGINNING)
-            monitor, names, seen = self._monitors[experiment_id]
-            if head.seq < seen.seq:  # another log of the same name
-                monitor.reset()
-                seen = BEGINNING
-            self._feed(monitor, experiment_id, seen, head)
-            self._monitors[experiment_id] = (monitor, names, head)
-            return _describe(monitor, names)
+                watched = self._watched[experiment_id] = _Watched(monitor, _coordinates(experiment))
+            for page in pages(self._store, experiment_id, head, watched.seen):
+                watched.see(page)
+            return _describe(watched.monitor, watched.names)
 
-    def _feed(self, monitor: ShiftMonitor, experiment_id: str, after: Head, upto: Head) -> None:
-        chunk: list[list[float]] = []
-        for event in itertools.chain.from_iterable(pages(self._store, experiment_id, upto, after)):
-            if event.kind == "decided":
-                chunk.append(event.body["x"])
-            if len(chunk) == CHUNK:
-                monitor.update_many(np.array(chunk))
-                chunk.clear()
-        if chunk:
-            monitor.update_many(np.array(chunk))
+
+def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
+    """Whether the log holds the event that was seen last."""
+    return seen in [Head(event.seq, event.check) for event in session.events(experiment_id, seen.seq - 1, seen.seq)]
 
 
 def _coordinates(experiment: Experiment) -> list[str]:

@@ -70,7 +70,8 @@ def pages(
         after = Head(page[-1].seq, page[-1].check)
 
 
-def _experiment(store: Store, experiment_id: str, head: Head) -> Experiment:
+def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
+    """What the first event of a log declares; a ``CorruptionError`` if it is not what was written."""
     with store.read() as session:
         first = next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
     if first is None or first[0].kind != "created":
@@ -187,7 +188,7 @@ def _together(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[str]:
-    experiment = _experiment(store, experiment_id, head)
+    experiment = declared(store, experiment_id, head)
     line = io.StringIO()
     writer = csv.DictWriter(line, list(_columns(experiment)))
     writer.writeheader()
@@ -213,7 +214,7 @@ def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
         import polars  # noqa: PLC0415  (an extra)
     except ImportError:
         raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
-    experiment = _experiment(store, experiment_id, head)
+    experiment = declared(store, experiment_id, head)
     schema = {name: polars.Float64 if kind is float else polars.String for name, kind in _columns(experiment).items()}
     tables, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
     while some := list(itertools.islice(rows, ROWS)):

@@ -1,0 +1,114 @@
+"""The monitor sees every context of a log once, whatever goes wrong."""
+
+import threading
+
+import pytest
+
+from conebandit.diagnose.monitor import ShiftMonitor
+from conebandit.service.errors import CorruptionError, UnavailableError
+from conebandit.service.shift import ShiftWatch
+from conebandit.service.store import open_store
+from tests.service.test_engine import Driver
+
+
+def decide(run, count, first=0, device="phone"):
+    contexts = [{"age": 18 + 7 * i % 80, "device": device} for i in range(first, first + count)]
+    for start in range(0, count, 400):
+        run.decide([{"id": f"d{first + start + i}", "context": c} for i, c in enumerate(contexts[start : start + 400])])
+
+
+@pytest.fixture
+def make(tmp_path, declaration):
+    """Makes logs of the same experiment, each in a store of its own."""
+    stores = []
+
+    def make_one(count, **how):
+        stores.append(open_store(str(tmp_path / f"log{len(stores)}.db")))
+        run = Driver(stores[-1])
+        run.create(declaration)
+        decide(run, count, **how)
+        return run
+
+    yield make_one
+    for store in stores:
+        store.close()
+
+
+class Flaky:
+    """A store that does not answer once, the n-th time that it is read."""
+
+    def __init__(self, store, n):
+        self._store, self._left = store, n
+
+    def read(self):
+        self._left -= 1
+        if self._left == 0:
+            raise UnavailableError("gone for a moment")
+        return self._store.read()
+
+
+def test_no_context_is_seen_twice_after_an_error_of_the_database(make):
+    run = make(1200)
+    plain = ShiftWatch(run.store).report("checkout")
+    assert plain["contexts"] == 1200
+    failures = 0
+    for n in range(1, 10):
+        watch = ShiftWatch(Flaky(run.store, n))
+        try:
+            report = watch.report("checkout")
+        except UnavailableError:
+            failures += 1
+            report = watch.report("checkout")
+        assert report == plain, n
+    assert 4 <= failures < 9, "it was read several times, and some of these stores never failed"
+
+
+class Gate:
+    """A lock before which one thread is held up."""
+
+    def __init__(self, lock):
+        self._lock, self.arrived, self.opened = lock, threading.Event(), threading.Event()
+
+    def __enter__(self):
+        if threading.current_thread().name == "slow":
+            self.arrived.set()
+            assert self.opened.wait(30)
+        return self._lock.__enter__()
+
+    def __exit__(self, *error):
+        return self._lock.__exit__(*error)
+
+
+def test_a_request_that_had_to_wait_does_not_start_over(make, monkeypatch):
+    run, fed, answers = make(300), [], []
+    update = ShiftMonitor.update_many
+    monkeypatch.setattr(ShiftMonitor, "update_many", lambda self, x: fed.append(len(x)) or update(self, x))
+    watch = ShiftWatch(run.store)
+    watch.report("checkout")
+    gate = watch._lock = Gate(watch._lock)
+    slow = threading.Thread(target=lambda: answers.append(watch.report("checkout")), name="slow")
+    slow.start()
+    assert gate.arrived.wait(30)
+    decide(run, 300, first=300)
+    answers.append(watch.report("checkout"))
+    gate.opened.set()
+    slow.join()
+    assert [a["contexts"] for a in answers] == [600, 600]
+    assert sum(fed) == 600
+
+
+@pytest.mark.parametrize("count", [200, 300, 700])
+def test_another_log_of_the_same_name_is_seen_from_its_beginning(make, count):
+    watch = ShiftWatch(make(300).store)
+    assert watch.report("checkout")["contexts"] == 300
+    other = make(count, device="desk").store
+    watch._store = other
+    assert watch.report("checkout") == ShiftWatch(other).report("checkout")
+
+
+def test_a_log_that_lacks_its_end_is_not_described(make):
+    run = make(300)
+    with run.store.write() as session:
+        session._run("DELETE FROM events WHERE seq > 200")
+    with pytest.raises(CorruptionError, match="events 201 to 301 are missing"):
+        ShiftWatch(run.store).report("checkout")
