@@ -105,22 +105,18 @@ def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str
         with store.read() as session:
             histories = session.histories(experiment.id, made, head.seq)
         for id_ in made:
-            try:
-                row = _row(experiment, histories[id_], end)
-            except (LookupError, TypeError, ValueError) as error:  # of reports whose page has not been checked yet
-                raise CorruptionError(f"{experiment.id}: decision {id_!a} cannot be read: {error!r}.") from None
-            yield row
+            if id_ not in histories:
+                raise CorruptionError(f"{experiment.id}: decision {id_!a} is not in the index of decisions.")
+            yield _row(experiment, histories[id_], end)
 
 
 def _end(store: Store, experiment_id: str, head: Head) -> int:
     """The time of the last event, by which windows have closed or have not."""
     with store.read() as session:
         found = session.events(experiment_id, head.seq - 1, head.seq)
-    try:
-        return int(found[0].body["at"])
-    except (LookupError, TypeError, ValueError):
-        text = f"{experiment_id}: event {head.seq}, the last one of the log, is missing or cannot be read."
-        raise CorruptionError(text) from None
+    if not found:
+        raise CorruptionError(f"{experiment_id}: event {head.seq}, the last one of the log, is missing.")
+    return int(found[0].body["at"])
 
 
 def _row(experiment: Experiment, history: list[Event], end: int) -> dict[str, Any]:
