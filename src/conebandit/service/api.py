@@ -137,7 +137,7 @@ DECLARATION_EXAMPLE = {
 }
 
 
-def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
+def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool = True) -> FastAPI:
     """The service as an ASGI application; it closes the writer when it is shut down.
 
     Parameters
@@ -146,6 +146,8 @@ def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
         Carries out what changes anything.
     hosts
         Names by which it may be called while there are no API keys, beside those of loopback.
+    reachable
+        Whether other machines can reach it. Then nobody is answered without a key, even if there are none.
 
     Examples
     --------
@@ -158,7 +160,7 @@ def create_app(writer: Writer, hosts: Collection[str] = ()) -> FastAPI:
     >>> "/experiments/{experiment}/decisions" in app.openapi()["paths"]
     True
     """
-    shared = Shared(writer, hosts)
+    shared = Shared(writer, hosts, reachable=reachable)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

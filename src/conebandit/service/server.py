@@ -103,7 +103,7 @@ def _prepare(
         writer.warm_up()
     name = f"[{host}]" if ":" in host else host
     say(f"Serving on http://{name}:{listener.getsockname()[1]} (its pages: /docs); stop with Ctrl-C.")
-    app = create_app(writer, (host, *allow_hosts))
+    app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, lifespan="on", backlog=BACKLOG
     )

@@ -29,8 +29,9 @@ ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkou
 class Shared:
     """What the handlers share."""
 
-    def __init__(self, writer: Writer, hosts: Collection[str]) -> None:
+    def __init__(self, writer: Writer, hosts: Collection[str], *, reachable: bool) -> None:
         self.writer = writer
+        self.reachable = reachable
         self.hosts = {*LOOPBACK, *(host.lower() for host in hosts)}
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
@@ -47,11 +48,11 @@ class Shared:
         return await run_in_threadpool(work, *args)
 
     async def check(self, request: Request, scope: str) -> None:
-        """Let the request pass if its key has the scope, or if there are no keys at all."""
+        """Let the request pass if its key has the scope, or if there are no keys and only this machine can ask."""
         if time.monotonic() - self._keys_read > KEYS_FOR:
             self._keys = await self.read(self._read_keys)
             self._keys_read = time.monotonic()
-        if not self._keys:
+        if not self._keys and not self.reachable:
             self._refuse_other_pages(request)
             return
         given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
