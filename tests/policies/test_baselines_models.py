@@ -331,3 +331,13 @@ def test_weights_are_spread_over_the_simplex(cone):
     for j in range(n_facets if n_facets > 1 else 0):
         assert weights[:, j].min() < 0.1
         assert weights[:, j].max() > 0.65
+
+
+def test_scalarised_bins_fit_and_are_limited():
+    orthant = cb.Cone.orthant(2)
+    for dim in (1, 2, 3, 7, 100):
+        for bins in (1, 2, 8, 15, 16, 26, 27, 4096):
+            side = int(cb.ScalarisedUCB(2, orthant, dim, bins=bins).state()["side"][0])
+            assert side**dim <= bins < (side + 1) ** dim, (dim, bins)
+    with pytest.raises(ValueError, match="bins must be at most 4096; got 1099511627776"):
+        cb.ScalarisedUCB(2, orthant, 1, bins=2**40)

@@ -301,6 +301,8 @@ def test_bad_input_changes_nothing():
         np.testing.assert_array_equal(array, before[name])
     with pytest.raises(ValueError, match="n_features must be a positive integer"):
         cb.ConeKernel(3, CONES["orthant"], 2, n_features=0)
+    with pytest.raises(ValueError, match="n_features must be at most 1024"):
+        cb.ConeKernel(3, CONES["orthant"], 2, n_features=1025)
 
 
 def test_default_policy_by_size():

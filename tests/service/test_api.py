@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+import threading
 import time
 
 import httpx
@@ -12,6 +13,7 @@ import polars
 import pytest
 
 from conebandit.service import api, engine, keys, reading, shared
+from conebandit.service.errors import InvalidError
 from conebandit.service.server import serve, serving
 from conebandit.service.store import open_store
 
@@ -144,6 +146,10 @@ def test_the_monitor_sees_a_change_of_the_population(sqlite_client):
 
 D, R, E = "/experiments/checkout/decisions", "/experiments/checkout/outcomes", "/experiments"
 METRIC = [{"name": "m"}]
+TEN = [{"name": f"m{i}"} for i in range(10)]
+NARROW = {f"m{i}": [0.08, 0.12] for i in range(10)}
+STAR = [f"one unit of m{i} is worth at most {i} of m0" for i in range(1, 10)]
+LEVELS = [{"name": "city", "levels": [f"c{i}" for i in range(50)]}]
 CONTEXT = {"age": 50, "device": "desk"}
 
 
@@ -188,6 +194,15 @@ BAD = [
     ("POST", E, declared(policy={"preset": "lucky"}), 422, "policy: preset must be"),
     ("POST", E, declared(policy={"bounds": [[0, 2]]}), 422, "policy.bounds cannot be given"),
     ("POST", E, declared(policy={"n_arms": 3}), 422, "policy: "),
+    ("POST", E, declared(policy={"name": "ScalarisedUCB", "bins": 2**40}), 422, "policy: bins must be at most 4096"),
+    ("POST", E, declared(policy={"name": "ParetoUCB1", "width": 10**400}), 422, "policy: width must be a positive"),
+    ("POST", E, declared(policy={"name": "ConeKernel", "n_features": 10**9}), 422, "policy: n_features must be at"),
+    ("POST", E, declared(cone={"rays": [[1] * 30] * 60}), 422, "cone.rays: a row needs 1 entries"),
+    ("POST", E, declared(arms=[str(i) for i in range(200)], context=LEVELS, metrics=TEN), 422, "too large together"),
+    ("POST", E, declared(metrics=TEN, cone={"rays": [[1] * 10] * 15}), 422, "cone.rays gives 15 rows for 10 metrics"),
+    ("POST", E, declared(metrics=TEN, cone={"weight_ranges": NARROW}), 422, "cone.weight_ranges gives 20 rows for 10"),
+    ("POST", E, declared(metrics=TEN, cone={"tradeoffs": STAR}), 422, "cone.tradeoffs gives 19 rows for 10 metrics"),
+    ("POST", E, declared(cone={"tradeoffs": ["9" * 5000]}), 422, "cone.tradeoffs: a statement is a text of at most"),
     ("POST", E, declared(seed="dice"), 422, "seed must be an integer"),
     ("POST", E, declared(mode="on"), 422, "one of live, shadow, off"),
     ("POST", E, declared(baseline="c"), 422, "baseline must be one of a, b"),
@@ -255,6 +270,29 @@ def test_bad_requests_are_refused_in_words(sqlite_client):
         assert len(reply.text) < 2000
     assert sqlite_client.get("/experiments/checkout/state").json() == before
     assert sqlite_client.get("/experiments").json() == ["checkout"]
+
+
+def test_a_declaration_that_takes_long_keeps_no_decision_waiting(sqlite_client, monkeypatch):
+    begun, go_on, replies = threading.Event(), threading.Event(), []
+
+    def slow(*_):
+        begun.set()
+        assert go_on.wait(30)
+        raise InvalidError("policy: too slow.")
+
+    def create():
+        replies.append(httpx.post(sqlite_client.base_url.join(E), json=declared(), timeout=60))
+
+    monkeypatch.setattr(api, "make_policy", slow)
+    thread = threading.Thread(target=create)
+    thread.start()
+    try:
+        assert begun.wait(30)
+        assert sqlite_client.post(D, json={"context": CONTEXT}).status_code == 200
+    finally:
+        go_on.set()
+        thread.join()
+    assert (replies[0].status_code, replies[0].json()) == (422, {"error": "policy: too slow."})
 
 
 def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit._validate import FloatArray, as_floats
 
 Key = int | str | bytes
+LARGEST = float(np.finfo(np.float64).max)
 
 
 class Decision(NamedTuple):
@@ -124,16 +125,18 @@ def as_seed(seed: Any) -> np.uint64:
     return as_key(int(seed))
 
 
-def as_count(value: Any, name: str) -> int:
-    """A positive integer."""
+def as_count(value: Any, name: str, *, most: int | None = None) -> int:
+    """A positive integer, up to ``most`` if that is given."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+    if most is not None and value > most:
+        raise ValueError(f"{name} must be at most {most}; got {value!r}.")
     return int(value)
 
 
 def as_positive(value: Any, name: str) -> float:
     """A finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value <= LARGEST:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 

@@ -19,6 +19,7 @@ from conebandit.policies.base import as_count
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.kernel_sums import Sums
 
+MOST_FEATURES = 1024  # a square matrix of them is kept for each arm and metric
 DRAWS = 15  # posterior draws kept for each arm and metric; with the mean, a round number of columns
 GROWTH = 1.25  # the model is fitted anew whenever there are this many times as many observations
 LAST_FIT = (
@@ -81,7 +82,7 @@ class ConeKernel(CompiledPolicy):
     n_arms, cone, context_dim, seed, bounds
         As for :class:`ConeTree`; any number of coordinates.
     n_features
-        Most features; fewer are used while the data cannot tell more apart. Cost grows with its square.
+        Most features, up to 1024; fewer are used while the data cannot tell more apart. Cost grows with its square.
 
     Examples
     --------
@@ -110,7 +111,12 @@ class ConeKernel(CompiledPolicy):
         bounds: ArrayLike | None = None,
     ) -> None:
         super().__init__(
-            n_arms, cone, context_dim, seed=seed, bounds=bounds, n_features=as_count(n_features, "n_features")
+            n_arms,
+            cone,
+            context_dim,
+            seed=seed,
+            bounds=bounds,
+            n_features=as_count(n_features, "n_features", most=MOST_FEATURES),
         )
         self._highest = int(kernels.highest_order(self.context_dim))
         self._density = fitting.spectrum(self._highest)

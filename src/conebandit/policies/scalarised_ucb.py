@@ -14,6 +14,7 @@ from conebandit.policies.base import as_count, as_positive
 from conebandit.policies.compiled import CompiledPolicy
 
 N_WEIGHTS = 32  # finite, so that the chance of an arm can be counted
+MOST_BINS = 4096  # all are kept from the start, for every arm and metric
 
 
 class ScalarisedUCB(CompiledPolicy):
@@ -32,7 +33,8 @@ class ScalarisedUCB(CompiledPolicy):
         Factor on the confidence bonus. The default was chosen on the development suite
         (``benchmarks/results/tuning.md``), like that of ``bins``.
     bins
-        Most bins: each coordinate is cut into as many equal parts as that allows, so not at all in high dimension.
+        Most bins, up to 4096: each coordinate is cut into as many equal parts as that allows, so not at all in high
+        dimension.
 
     Examples
     --------
@@ -58,13 +60,11 @@ class ScalarisedUCB(CompiledPolicy):
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
-        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins")}
+        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins", most=MOST_BINS)}
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
 
     def _fresh_state(self) -> kernels.State:
-        side = 1
-        while (side + 1) ** self.context_dim <= self.settings["bins"]:
-            side += 1
+        side = _whole_root(self.settings["bins"], self.context_dim)
         shape = (side**self.context_dim, self.n_arms, self.n_objectives)
         return kernels.State(
             size=np.zeros(1, dtype=np.int64),
@@ -75,6 +75,12 @@ class ScalarisedUCB(CompiledPolicy):
             facets=self.cone.facets.copy(),
             width=np.array([self.settings["width"]]),
         )
+
+
+def _whole_root(number: int, degree: int) -> int:
+    """The largest integer whose power of this degree is at most the number."""
+    near = round(number ** (1.0 / degree))
+    return near if near**degree <= number else near - 1
 
 
 def _even_weights(n: int, dim: int) -> FloatArray:

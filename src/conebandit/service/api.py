@@ -22,6 +22,7 @@ from conebandit.service.engine import MOST_AT_ONCE, Turn
 from conebandit.service.errors import InvalidError, ServiceError, UnavailableError
 from conebandit.service.experiment import Experiment
 from conebandit.service.reading import add_operations, add_reading
+from conebandit.service.registry import make_policy
 from conebandit.service.shared import ExperimentId, Shared, needs
 from conebandit.service.writer import Writer
 
@@ -186,7 +187,7 @@ def _experiments(app: FastAPI, shared: Shared) -> None:
         declaration: Annotated[dict[str, Any], Body(examples=[DECLARATION_EXAMPLE])],
     ) -> dict[str, Any]:
         """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
-        experiment = await shared.read(Experiment.from_dict, declaration)
+        experiment = await shared.read(_checked, declaration)
         answer: dict[str, Any] = await shared.ask(experiment.id, lambda turn: turn.create(experiment))
         return answer
 
@@ -211,6 +212,13 @@ def _experiments(app: FastAPI, shared: Shared) -> None:
         """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.set_mode(experiment, change.mode))
         return answer
+
+
+def _checked(declaration: dict[str, Any]) -> Experiment:
+    """What is declared; whatever is slow or refused about it is so here, where no decision waits for it."""
+    experiment = Experiment.from_dict(declaration)
+    make_policy(experiment, len(experiment.arms))
+    return experiment
 
 
 def _traffic(app: FastAPI, shared: Shared) -> None:

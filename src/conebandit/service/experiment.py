@@ -9,12 +9,14 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from conebandit._cone_input import check_ranges
+from conebandit._tradeoffs import tradeoff_rays
 from conebandit._validate import FloatArray
 from conebandit.cone import Cone
 from conebandit.service.errors import InvalidError
@@ -23,6 +25,11 @@ Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 MOST_ARMS, MOST_METRICS, MOST_COORDINATES, MOST_CONE_ROWS = 200, 16, 100, 64
+# Arms times metrics times coordinates squared: what a regression keeps; a tree keeps four times that, in every leaf.
+MOST_ESTIMATES = 4_000_000
+# Facets times metrics of the largest cone that the rows may describe, so that conversion takes a second at most.
+MOST_CONE_NUMBERS = {"tradeoffs": 20_000, "weight_ranges": 3_000, "weights": 3_000, "facets": 3_000, "rays": 3_000}
+LONGEST_STATEMENT = 250
 MOST = 1e15  # numbers beyond are slips of the pen, and squares of them would not be finite for long
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_WINDOW = 3650 * UNITS["d"]
@@ -167,6 +174,7 @@ class Experiment:
         arms = _names(given.get("arms"), "arms", most=MOST_ARMS)
         metrics = _metrics(given.get("metrics"))
         columns = _columns(given.get("context", []))
+        _check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
         policy = _policy(given.get("policy", {}))
         name = policy.pop("name", "ConeTree")
         if not isinstance(name, str):
@@ -325,6 +333,14 @@ def _column(given: Any, where: str) -> Column:
     )
 
 
+def _check_estimates(arms: int, metrics: int, coordinates: int) -> None:
+    if arms * metrics * coordinates**2 > MOST_ESTIMATES:
+        raise InvalidError(
+            f"arms, metrics and context are too large together: arms x metrics x coordinates^2 must be at most "
+            f"{MOST_ESTIMATES:,}; got {arms} x {metrics} x {coordinates}^2. Leave out coordinates, first of all."
+        )
+
+
 def _cone(given: Any, names: tuple[str, ...]) -> Cone:
     """A cone from ``"orthant"`` or from a table with one entry: a constructor's name and its argument."""
     if given == "orthant":
@@ -339,26 +355,55 @@ def _cone(given: Any, names: tuple[str, ...]) -> Cone:
     ):
         raise InvalidError(f"cone.{kind} must be a list of 1 to {MOST_CONE_ROWS} entries; got {_short(argument)}.")
     try:
-        return _make_cone(kind, argument, names)
+        return _make_cone(kind, json.dumps(argument), names)
     except (ValueError, TypeError, OverflowError, KeyError, AttributeError) as error:
         raise InvalidError(f"cone.{kind}: {error}") from None
 
 
-def _make_cone(kind: str, argument: Any, names: tuple[str, ...]) -> Cone:
+@lru_cache(maxsize=128)
+def _make_cone(kind: str, text: str, names: tuple[str, ...]) -> Cone:
+    """From the argument as JSON; remembered, since a declaration is read again whenever a log is folded anew."""
+    argument = json.loads(text)
     if kind == "wedge":
         return Cone.wedge(argument, names=names)
     if kind == "tradeoffs":
+        if not all(isinstance(s, str) and len(s) <= LONGEST_STATEMENT for s in argument):
+            raise ValueError(f"a statement is a text of at most {LONGEST_STATEMENT} characters.")
+        _check_conversion(kind, len(names) + len(tradeoff_rays(argument, names)), len(names))
         return Cone.from_tradeoffs(*argument, names=names)
     if kind == "weight_ranges":
         if not isinstance(argument, dict) or set(argument) != set(names):
             raise ValueError(f"a range is needed for each of {', '.join(names)}; got {_short(argument)}.")
+        shares = check_ranges(argument)
+        least = sum(low for low, _ in shares)
+        upper = sum(least - low + high < 1 for low, high in shares)  # the others follow from the lower ends
+        _check_conversion(kind, len(names) + upper, len(names))
         return Cone.from_weight_ranges({name: tuple(argument[name]) for name in names})
     for row in argument:
+        if not isinstance(row, dict) and len(row) != len(names):
+            raise ValueError(f"a row needs {len(names)} entries, one for each metric; got {_short(row)}.")
         for entry in row.values() if isinstance(row, dict) else row:
             _number(entry, f"an entry of cone.{kind}")
+    _check_conversion(kind, len(argument), len(names))
     if kind == "weights":
         return Cone.from_weights(argument, names=names)
     return Cone.from_facets(argument, names=names) if kind == "facets" else Cone.from_rays(argument, names=names)
+
+
+def _check_conversion(kind: str, rows: int, dim: int) -> None:
+    facets = _most_facets(rows, dim)
+    if facets * dim > MOST_CONE_NUMBERS[kind]:
+        raise InvalidError(
+            f"cone.{kind} gives {rows} rows for {dim} metrics, which may describe a cone with {facets:,} facets; at "
+            f"most {MOST_CONE_NUMBERS[kind] // dim:,} are allowed. Give fewer rows, or declare fewer metrics."
+        )
+
+
+def _most_facets(rows: int, dim: int) -> int:
+    """Most facets of a pointed cone with so many rays, or most rays for so many facets (McMullen, 1970)."""
+    if rows <= dim:
+        return dim
+    return sum(math.comb(rows - (dim + i) // 2, rows - dim + 1) for i in (0, 1))
 
 
 # ---- the smallest parts ---------------------------------------------------------------------------------------------
