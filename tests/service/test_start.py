@@ -9,7 +9,7 @@ import pytest
 import conebandit as cb
 from conebandit.service import engine, server
 from conebandit.service.engine import Engine, Turn
-from conebandit.service.errors import CorruptionError, NotFoundError
+from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.experiment import Experiment
 from conebandit.service.state import NEAR, State, come_near, rebuild
 from conebandit.service.store import PAGE, open_store
@@ -198,3 +198,85 @@ def test_a_port_that_is_taken_is_named(tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"in use .*{port}"):
             server.serve(str(tmp_path / "log.db"), port=port)
+
+
+def test_nobody_else_gets_the_port_while_logs_are_read(tmp_path, declaration, monkeypatch):
+    address, tried = str(tmp_path / "log.db"), []
+    fill(address, declaration)
+    warm_up, bind = Writer.warm_up, server._bind
+
+    def noting(host, port):
+        tried.append(bind(host, port))
+        return tried[0]
+
+    def trying(writer):
+        port = tried[0].getsockname()[1]
+        with pytest.raises(OSError, match=f"in use .*{port}"):
+            server.serve(str(tmp_path / "other.db"), port=port)
+        warm_up(writer)
+
+    monkeypatch.setattr(server, "_bind", noting)
+    monkeypatch.setattr(Writer, "warm_up", trying)
+    with server.serving(address) as url, cb.Client(url) as client:
+        assert client.show("checkout")["events"] == LONG
+    assert len(tried) == 1
+
+
+def leave_lingering(address, port=0):
+    """Serve, and end a connection from our side, which keeps the port from being taken anew for a minute."""
+    with server.serving(address, port=port) as url:
+        at = "127.0.0.1", int(url.rpartition(":")[2])
+        with socket.create_connection(at) as caller:
+            caller.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            while caller.recv(4096):
+                pass
+    with socket.socket() as lingering, pytest.raises(OSError, match="in use"):
+        lingering.bind(at)
+    return at[1]
+
+
+def test_a_restart_does_not_wait_for_connections_that_linger(tmp_path):
+    address = str(tmp_path / "log.db")
+    port = leave_lingering(address)
+    assert leave_lingering(address, port) == port
+    assert leave_lingering(address, port) == port, "and those of a start beside them do not linger otherwise"
+
+
+def test_a_port_that_is_lost_while_logs_are_read(tmp_path, declaration, monkeypatch):
+    """Possible only beside connections that linger. No false word that we serve; what was read is kept."""
+    address, said, warm_up = str(tmp_path / "log.db"), [], Writer.warm_up
+    port = leave_lingering(str(tmp_path / "other.db"))
+    fill(address, declaration)
+
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+        def lose(writer):
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            warm_up(writer)
+
+        monkeypatch.setattr(Writer, "warm_up", lose)
+        with pytest.raises(OSError, match=f"in use .*{port}"):
+            server.serve(address, port=port, say=said.append)
+    assert said == ["Reading the logs of 1 experiment ..."]
+    store = open_store(address)
+    with store.read() as session:
+        assert session.snapshots("checkout")[0] == LONG
+    store.close()
+
+
+def test_a_store_that_goes_away_while_logs_are_read(tmp_path, declaration, monkeypatch):
+    address, said = str(tmp_path / "log.db"), []
+    fill(address, declaration)
+
+    def vanish(writer):
+        def unreachable():
+            raise UnavailableError("the store cannot be reached.")
+
+        monkeypatch.setattr(writer.store, "read", unreachable)
+
+    monkeypatch.setattr(Writer, "warm_up", vanish)
+    with pytest.raises(UnavailableError, match="cannot be reached"):
+        server.serve(address, port=0, say=said.append)
+    assert said == ["Reading the logs of 1 experiment ..."]

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit._validate import FloatArray, as_floats
 
 Key = int | str | bytes
-LARGEST = float(np.finfo(np.float64).max)
 
 
 class Decision(NamedTuple):
@@ -129,16 +128,20 @@ def as_count(value: Any, name: str, *, most: int | None = None) -> int:
     """A positive integer, up to ``most`` if that is given."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}.")
-    if most is not None and value > most:
+    if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}; got {value!r}.")
     return int(value)
 
 
 def as_positive(value: Any, name: str) -> float:
     """A finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value <= LARGEST:
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # of an integer
+        number = math.inf
+    if not 0.0 < number < math.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
-    return float(value)
+    return number
 
 
 def as_arm(arm: Any, n_arms: int) -> int:

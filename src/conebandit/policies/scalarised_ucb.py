@@ -79,7 +79,7 @@ class ScalarisedUCB(CompiledPolicy):
 
 def _whole_root(number: int, degree: int) -> int:
     """The largest integer whose power of this degree is at most the number."""
-    near = round(number ** (1.0 / degree))
+    near: int = round(number ** (1.0 / degree))
     return near if near**degree <= number else near - 1
 
 

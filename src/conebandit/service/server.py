@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from conebandit.service.api import create_app
-from conebandit.service.errors import InvalidError
+from conebandit.service.errors import InvalidError, ServiceError
 from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
@@ -98,9 +98,17 @@ def _prepare(
         experiments = len(session.experiments())
     listener = _bind(host, port)
     writer = Writer(store, tidy_up=tidy_up)
-    if experiments:
-        say(f"Reading the logs of {experiments} experiment{'s' if experiments > 1 else ''} ...")
-        writer.warm_up()
+    try:
+        if experiments:
+            say(f"Reading the logs of {experiments} experiment{'s' if experiments > 1 else ''} ...")
+            writer.warm_up()
+            with store.read() as session:  # a store that went away meanwhile says so here
+                session.experiments()
+        _listen(listener, host)
+    except (OSError, ServiceError):
+        writer.close()
+        listener.close()
+        raise
     name = f"[{host}]" if ":" in host else host
     say(f"Serving on http://{name}:{listener.getsockname()[1]} (its pages: /docs); stop with Ctrl-C.")
     app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
@@ -111,17 +119,38 @@ def _prepare(
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Reserve an address. Callers are refused, and go to another process, until the server listens there."""
+    """Reserve an address. Callers are refused, and go to another process, until we listen there.
+
+    Without SO_REUSEADDR, so that nobody else can have it meanwhile. For a minute after a restart, while connections of
+    the process before us linger, there is no address to be had without; then whoever listens first gets it.
+    """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        listener.bind((host, port))
+        try:
+            listener.bind((host, port))
+        except OSError:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"{error.strerror} ({host}, port {port})") from None
+        raise _named(error, host, port) from None
     return listener
+
+
+def _listen(listener: socket.socket, host: str) -> None:
+    """Let callers in. Their connections inherit SO_REUSEADDR, without which they would bar the next start."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _named(error, host, listener.getsockname()[1]) from None
+
+
+def _named(error: OSError, host: str, port: int) -> OSError:
+    """The same error, with the address."""
+    return OSError(error.errno, f"{error.strerror} ({host}, port {port})")
 
 
 def is_loopback(host: str) -> bool:
