@@ -30,10 +30,11 @@ MOST_ESTIMATES = 4_000_000
 # Facets times metrics of the largest cone that the rows may describe, so that conversion takes a second at most.
 MOST_CONE_NUMBERS = {"tradeoffs": 20_000, "weight_ranges": 3_000, "weights": 3_000, "facets": 3_000, "rays": 3_000}
 LONGEST_STATEMENT = 250
+MOST_WORDS = 500  # letters of a message that may hold what was given
 MOST = 1e15  # numbers beyond are slips of the pen, and squares of them would not be finite for long
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_WINDOW = 3650 * UNITS["d"]
-NAME = re.compile(r"\w[\w .:/+-]{0,63}")
+NAME = re.compile(r"\w(?:[\w .:/+-]{0,62}[\w.:/+-])?")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -96,7 +97,7 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of several levels, as one coordinate in {0, 1} for each; unknown levels and missing by rule."""
+    """One of several levels, in any spelling, as one coordinate in {0, 1} for each; unknown and missing by rule."""
 
     name: str
     levels: tuple[str, ...]
@@ -117,6 +118,7 @@ class Categorical:
         if not isinstance(value, str):
             raise InvalidError(f"context: {self.name!r} must be a string; got {_short(value)}.")
         out[:] = 0.0
+        value = unicodedata.normalize("NFKC", value)  # as levels are
         if value in self.levels:
             out[self.levels.index(value)] = 1.0
         elif self.unknown == "refuse":
@@ -165,7 +167,7 @@ class Experiment:
     @classmethod
     def from_dict(cls, declaration: Mapping[str, Any]) -> Experiment:
         """Check a declaration; an ``InvalidError`` says which entry is wrong and what to do."""
-        given = _table(declaration, "the declaration")
+        given = _plain(_table(declaration, "the declaration"))
         known = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline")
         _only(given, known, "the declaration")
         id_ = given.get("id")
@@ -176,6 +178,7 @@ class Experiment:
         columns = _columns(given.get("context", []))
         _check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
         policy = _policy(given.get("policy", {}))
+        _check_settings(policy)
         name = policy.pop("name", "ConeTree")
         if not isinstance(name, str):
             raise InvalidError(f"policy.name must be a string; got {_short(name)}.")
@@ -192,7 +195,7 @@ class Experiment:
             seed=_integer(given.get("seed", 0), "seed"),
             mode=as_mode(given.get("mode", "live")),
             baseline=_one_of(given.get("baseline", arms[0]), arms, "baseline"),
-            declaration=json.loads(json.dumps(dict(given))),
+            declaration=given,
         )
 
     @classmethod
@@ -257,6 +260,19 @@ def as_arm_name(name: Any) -> str:
 def _policy(given: Any) -> dict[str, Any]:
     """A name, or a table of a name and settings."""
     return {"name": given} if isinstance(given, str) else _table(given, "policy")
+
+
+def _check_settings(policy: Mapping[str, Any]) -> None:
+    if "bounds" in policy:
+        raise InvalidError("policy.bounds cannot be given: contexts are scaled by the bounds of their columns.")
+    for name, value in policy.items():
+        if isinstance(value, list | dict):
+            raise InvalidError(f"policy.{_short(name)[1:-1]} must be a number or a text; got {_short(value)}.")
+        if isinstance(value, int | float) and value and not 1 / MOST <= abs(value) <= MOST:
+            raise InvalidError(
+                f"policy.{_short(name)[1:-1]} must be between {1 / MOST:g} and {MOST:g} in size, or 0; "
+                f"got {_short(value)}."
+            )
 
 
 def _metrics(given: Any) -> tuple[Metric, ...]:
@@ -357,7 +373,7 @@ def _cone(given: Any, names: tuple[str, ...]) -> Cone:
     try:
         return _make_cone(kind, json.dumps(argument), names)
     except (ValueError, TypeError, OverflowError, KeyError, AttributeError) as error:
-        raise InvalidError(f"cone.{kind}: {error}") from None
+        raise InvalidError(f"cone.{kind}: {error}"[:MOST_WORDS]) from None
 
 
 @lru_cache(maxsize=128)
@@ -415,6 +431,17 @@ def _table(given: Any, where: str) -> dict[str, Any]:
     return dict(given)
 
 
+def _plain(given: dict[str, Any]) -> dict[str, Any]:
+    """A copy, of what JSON has; TOML has dates, too."""
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(given))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidError(
+            "the declaration must consist of texts, numbers, lists and tables, not nested more deeply than it needs."
+        ) from None
+    return copy
+
+
 def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for name in table:
         if name not in known:
@@ -435,8 +462,8 @@ def _name(given: Any, where: str) -> str:
     """A name; of spellings that Unicode holds for the same only one, so that two names are two for the eye as well."""
     if not isinstance(given, str) or not NAME.fullmatch(given):
         raise InvalidError(
-            f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -' and begins with a letter or "
-            f"digit; got {_short(given)}."
+            f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -', begins with a letter or digit and "
+            f"does not end with a space; got {_short(given)}."
         )
     if unicodedata.normalize("NFKC", given) != given:
         usual = unicodedata.normalize("NFKC", given)
@@ -469,7 +496,7 @@ def _seconds(given: Any, where: str) -> float:
     if isinstance(given, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])", given)):
         seconds = float(match[1]) * UNITS[match[2]]
     elif isinstance(given, int | float) and not isinstance(given, bool):
-        seconds = float(min(given, 2 * LONGEST_WINDOW))
+        seconds = float(min(max(given, 0), 2 * LONGEST_WINDOW))
     if not 0.0 < seconds <= LONGEST_WINDOW:
         raise InvalidError(
             f"{where} must be a time above 0 and up to ten years, in seconds or like '36h' or '7d'; "

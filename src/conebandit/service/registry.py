@@ -8,7 +8,7 @@ from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.load import load_policy
 from conebandit.service.errors import InvalidError
-from conebandit.service.experiment import Experiment
+from conebandit.service.experiment import MOST_WORDS, Experiment
 
 Served = ConeTree | CompiledPolicy
 
@@ -45,8 +45,6 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
     kinds = _policies()
     if experiment.policy not in kinds:
         raise InvalidError(f"policy.name must be one of {', '.join(sorted(kinds))}; got {experiment.policy!a}.")
-    if "bounds" in experiment.settings:
-        raise InvalidError("policy.bounds cannot be given: contexts are scaled by the bounds of their columns.")
     try:
         policy: Served = kinds[experiment.policy](
             n_arms=n_arms,
@@ -56,5 +54,5 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
             **experiment.settings,
         )
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
-        raise InvalidError(f"policy: {error}") from None
+        raise InvalidError(f"policy: {error}"[:MOST_WORDS]) from None
     return policy
