@@ -68,7 +68,7 @@ class Client:
     key
         An API key, if the service wants one.
     retries
-        How often to try again.
+        How often to try again. A connection that the service has ended while it was idle does not count.
     timeout
         Seconds to wait for an answer.
 
@@ -101,7 +101,7 @@ class Client:
 
     def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
         """Ask for an arm."""
-        body = {"id": id or new_id(), "context": dict(context or {})}
+        body = {"id": new_id() if id is None else id, "context": dict(context or {})}
         return _assignment(self._call("POST", f"/experiments/{quote(experiment)}/decisions", body))
 
     def decide_many(
@@ -211,6 +211,16 @@ class Client:
         return content
 
     def _send(self, method: str, path: str, payload: str | None) -> tuple[int, bytes]:
+        reused = getattr(self._local, "connection", None) is not None
+        try:
+            return self._exchange(method, path, payload)
+        except ConnectionError:
+            self.close()
+            if not reused:
+                raise
+        return self._exchange(method, path, payload)  # the service ends connections that are idle for some seconds
+
+    def _exchange(self, method: str, path: str, payload: str | None) -> tuple[int, bytes]:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection

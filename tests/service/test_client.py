@@ -1,0 +1,91 @@
+"""The client, where connections break and ids are odd."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import conebandit as cb
+from conebandit.service.client import ClientError
+from conebandit.service.server import serving
+
+
+class Impatient(BaseHTTPRequestHandler):
+    """Ends every connection after an answer without saying so, as a service does when it was idle for too long."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.seen.append(body["id"])
+        arm = {"id": body["id"], "arm": "a", "propensity": 1, "active": ["a"], "mode": "live", "policy_version": "v"}
+        self._answer(json.dumps(arm).encode())
+
+    def do_GET(self):
+        self.server.seen.append(self.path)
+        self._answer(b"[]")
+
+    def _answer(self, content):
+        self.close_connection = self.server.impatient
+        if self.server.drop:  # heard, carried out, but the answer is lost
+            self.server.drop -= 1
+            self.close_connection = True
+            return
+        self.send_response(200)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Impatient) as server:
+        server.seen, server.drop, server.impatient = [], 0, True
+        server.address = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_connection_that_was_ended_while_idle_needs_no_retry(server):
+    with cb.Client(server.address, retries=0) as client:
+        for _ in range(5):
+            assert client.decide("e").arm == "a"
+            assert client.export("e", "csv") == b"[]"
+            assert client.experiments() == []
+    assert len(server.seen) == 15
+
+
+def test_what_is_sent_again_has_the_same_id(server):
+    server.impatient = False
+    with cb.Client(server.address, retries=0) as client:
+        first = client.decide("e").id
+        server.drop = 1
+        second = client.decide("e").id
+    assert first != second
+    assert server.seen == [first, second, second]
+
+
+def test_a_new_connection_that_breaks_counts(server):
+    server.drop = 1
+    with cb.Client(server.address, retries=0) as client, pytest.raises(ClientError, match="cannot be reached"):
+        client.decide("e")
+    server.drop = 2
+    with cb.Client(server.address, retries=1) as client, pytest.raises(ClientError, match="cannot be reached"):
+        client.decide("e")
+    assert len(server.seen) == 3
+
+
+def test_an_empty_id_is_refused_and_not_replaced(tmp_path, declaration):
+    with serving(str(tmp_path / "log.db")) as url, cb.Client(url) as client:
+        client.create(declaration)
+        with pytest.raises(ClientError, match="1 to 128 printable") as refusal:
+            client.decide("checkout", {"device": "desk"}, id="")
+        assert refusal.value.status == 422
+        assert client.show("checkout")["events"] == 1
