@@ -275,6 +275,22 @@ def test_bad_requests_are_refused_in_words(sqlite_client):
     assert sqlite_client.get("/experiments").json() == ["checkout"]
 
 
+def test_a_malformed_request_is_measured_against_the_form_that_it_has(sqlite_client):
+    number = "{0}.int: Input should be a valid integer; {0}.float: Input should be a valid number"
+    for path, body, error in [
+        (R, {"id": "x", "values": {"m": None}}, number.format("body.values.m")),
+        (R, {"outcomes": [{"id": "x", "values": {"m": None}}]}, number.format("body.outcomes.0.values.m")),
+        (R, {"outcomes": 1}, "body.outcomes: Input should be a valid list"),
+        (R, {"id": "x"}, "body.values: Field required"),
+        (D, {"id": 5}, "body.id: Input should be a valid string"),
+        (D, {"decisions": [{}, {"id": 5}]}, "body.decisions.1.id: Input should be a valid string"),
+        (D, {"one": 1}, "body.one: Extra inputs are not permitted"),
+        (D, [], "body: Input should be a valid dictionary or object to extract fields from"),
+    ]:
+        reply = sqlite_client.post(path, json=body)
+        assert (reply.status_code, reply.json()["error"]) == (422, error)
+
+
 def test_a_declaration_that_takes_long_keeps_no_decision_waiting(sqlite_client, monkeypatch):
     begun, go_on, replies = threading.Event(), threading.Event(), []
 
@@ -422,5 +438,9 @@ def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
     assert len(schema["paths"]) == 14
     assert "tradeoffs" in json.dumps(schema["paths"]["/experiments"]["post"])
+    for what, one, many in [("decisions", "DecisionRequest", "DecisionRequests"), ("outcomes", "Outcome", "Outcomes")]:
+        operation = schema["paths"][f"/experiments/{{experiment}}/{what}"]["post"]
+        forms = operation["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
+        assert [form["$ref"].rpartition("/")[2] for form in forms] == [one, many]
     for form in ("DecisionRequest", "DecisionReply", "Outcome", "OutcomeReply", "ModeChange"):
         assert "examples" in json.dumps(schema["components"]["schemas"][form]), form

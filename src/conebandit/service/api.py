@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictInt, StrictStr, Tag
 from pydantic.config import JsonDict
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -28,6 +28,7 @@ from conebandit.service.writer import Writer
 
 MOST_BYTES = 1 << 20  # of a request's body
 UNKNOWN = "unknown"
+ONE, MANY = "(one)", "(many)"  # forms of a body; never names of its entries
 FAULT = "the service is at fault; its log says more."
 
 log = logging.getLogger("conebandit.service")
@@ -113,6 +114,17 @@ class OutcomeReplies(BaseModel):
     """What the reports did, in their order."""
 
     outcomes: list[OutcomeReply]
+
+
+def _one_or_many(batch: str) -> Discriminator:
+    """Which of two forms a body has: a batch, if it has that entry. So only the errors of that form are reported."""
+    return Discriminator(lambda body: MANY if isinstance(body, dict) and batch in body else ONE)
+
+
+Asked = Annotated[
+    Annotated[DecisionRequest, Tag(ONE)] | Annotated[DecisionRequests, Tag(MANY)], _one_or_many("decisions")
+]
+Told = Annotated[Annotated[Outcome, Tag(ONE)] | Annotated[Outcomes, Tag(MANY)], _one_or_many("outcomes")]
 
 
 class ArmChange(_Form):
@@ -227,7 +239,7 @@ def _traffic(app: FastAPI, shared: Shared) -> None:
         response_model=DecisionReply | DecisionReplies,
         dependencies=[needs(shared, "decide")],
     )
-    async def decide(experiment: ExperimentId, asked: DecisionRequest | DecisionRequests) -> Any:
+    async def decide(experiment: ExperimentId, asked: Annotated[Asked, Body()]) -> Any:
         """Ask for an arm, or for several with ``{"decisions": [...]}``.
 
         The same id with the same context always gets the same answer; with another context: 409.
@@ -242,7 +254,7 @@ def _traffic(app: FastAPI, shared: Shared) -> None:
         response_model=OutcomeReply | OutcomeReplies,
         dependencies=[needs(shared, "report")],
     )
-    async def report(experiment: ExperimentId, told: Outcome | Outcomes) -> Any:
+    async def report(experiment: ExperimentId, told: Annotated[Told, Body()]) -> Any:
         """Report metrics of a decision, or of several with ``{"outcomes": [...]}``.
 
         Any subset, at any time. A repeated report changes nothing, another value is a correction, an unknown id: 404.
@@ -272,13 +284,18 @@ def _errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: RequestValidationError) -> Response:
-        found = [f"{'.'.join(ascii(p)[1:-1] if isinstance(p, str) else str(p) for p in e['loc'])}: {e['msg']}"
-                 for e in error.errors()]  # fmt: skip
+        found = [f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()]
         return JSONResponse({"error": "; ".join(found[:5])}, 422)
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    """Where in a request something is wrong, such as ``body.values.revenue``."""
+    form = loc[:1] == ("body",) and loc[1:2] in ((ONE,), (MANY,))
+    return ".".join(ascii(p)[1:-1] if isinstance(p, str) else str(p) for p in (*loc[:1], *loc[1 + form :]))
 
 
 class _Limits:
