@@ -12,7 +12,7 @@ from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import Event, Kind, new_id, seal
 from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
-from conebandit.service.registry import Served, make_policy
+from conebandit.service.registry import Served
 from conebandit.service.snapshots import Pending
 from conebandit.service.state import Reports, State, follow, rebuild, start
 from conebandit.service.store import PAGE, Head, Session
@@ -94,12 +94,11 @@ class Turn:
 
     def create(self, experiment: Experiment) -> dict[str, Any]:
         """Begin an experiment; the same declaration again is a no-op."""
-        make_policy(experiment, len(experiment.arms))  # refuses settings that do not fit
+        state = State(experiment, experiment.arms)  # refuses settings that do not fit
         if not self.session.create(experiment.id):
             if self._state(experiment.id).experiment.declaration != experiment.declaration:
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
             return self.describe(experiment.id)
-        state = State(experiment, experiment.arms)
         self._engine.states[experiment.id] = state
         self._current.add(experiment.id)
         self._append(state, "created", None, {"declaration": experiment.declaration, "library": __version__})
