@@ -40,6 +40,11 @@ class _Connection:
         """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
 
 
+def _missing(connection: _Connection) -> list[str]:
+    """Tables and indexes that are not there. Asking for an index that is there would wait for all who write."""
+    return [name for name in SCHEMA if connection.execute("SELECT to_regclass(?)", (name,)).fetchone() == (None,)]
+
+
 class PostgresStore:
     """A store at a ``postgresql://`` address; PostgreSQL 12 or later.
 
@@ -53,9 +58,11 @@ class PostgresStore:
         self._address = address
         self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
         with self._transaction() as connection:
-            connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
-            for statement in SCHEMA:
-                connection.execute(statement.format(blob="BYTEA"))
+            if _missing(connection):
+                connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}s'")  # whoever writes waits behind us
+                connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+                for name in _missing(connection):
+                    connection.execute(SCHEMA[name].format(blob="BYTEA"))
 
     @contextmanager
     def write(self) -> Iterator[Session]:

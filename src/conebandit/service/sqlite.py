@@ -52,9 +52,12 @@ class SqliteStore:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnavailableError(f"the folder of {path} cannot be made: {error}.") from None
-        with self._connection(WRITING) as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            for statement in SCHEMA:
-                connection.execute(statement.format(blob="BLOB"))
+        with self._connection(WRITING) as connection:
+            there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if not SCHEMA.keys() <= there:
+                with _transaction(connection, "BEGIN IMMEDIATE"):
+                    for statement in SCHEMA.values():
+                        connection.execute(statement.format(blob="BLOB"))
 
     @contextmanager
     def write(self) -> Iterator[Session]:

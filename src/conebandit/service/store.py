@@ -12,24 +12,25 @@ from conebandit.service.events import START, Event, check
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
 
-SCHEMA = (
-    """CREATE TABLE IF NOT EXISTS experiments (
+SCHEMA = {  # what is made if it is missing
+    "experiments": """CREATE TABLE IF NOT EXISTS experiments (
         id TEXT PRIMARY KEY, head BIGINT NOT NULL, last_check TEXT NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS events (
+    "events": """CREATE TABLE IF NOT EXISTS events (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, kind TEXT NOT NULL, decision TEXT, body TEXT NOT NULL,
         sealed TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
-    """CREATE INDEX IF NOT EXISTS events_of_decision
+    "events_of_decision": """CREATE INDEX IF NOT EXISTS events_of_decision
         ON events (experiment, decision, seq) WHERE decision IS NOT NULL""",
     # The few events that are about no decision: found without reading the log.
-    """CREATE INDEX IF NOT EXISTS events_of_experiment ON events (experiment, seq) WHERE decision IS NULL""",
-    """CREATE TABLE IF NOT EXISTS snapshot_heads (
+    "events_of_experiment": """CREATE INDEX IF NOT EXISTS events_of_experiment
+        ON events (experiment, seq) WHERE decision IS NULL""",
+    "snapshot_heads": """CREATE TABLE IF NOT EXISTS snapshot_heads (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, complete BIGINT NOT NULL, PRIMARY KEY (experiment, seq))""",
-    """CREATE TABLE IF NOT EXISTS snapshot_parts (
+    "snapshot_parts": """CREATE TABLE IF NOT EXISTS snapshot_parts (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, content {blob} NOT NULL,
         PRIMARY KEY (experiment, seq, part))""",
-    """CREATE TABLE IF NOT EXISTS api_keys (
+    "api_keys": """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
-)
+}
 
 _EVENT = "seq, kind, decision, body, sealed"
 
