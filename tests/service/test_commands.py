@@ -1,8 +1,10 @@
 """The commands of the service, as a user calls them."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +12,8 @@ from typer.testing import CliRunner
 from conebandit.cli import app
 from conebandit.service.client import Client
 from conebandit.service.server import serving
+from conebandit.service.sqlite import SqliteStore
+from conebandit.service.state import NEAR, State
 
 TOML = """
 id = "checkout"
@@ -52,6 +56,36 @@ def test_experiments(run, tmp_path):
     other = ("--store", tmp_path / "other.db")
     assert run("experiment", "import", tmp_path / "a.jsonl", *other).output == "checkout\n"
     assert "agrees" in run("verify", "checkout", *other).output
+
+
+def test_showing_a_long_log_keeps_nobody_waiting(run, tmp_path, monkeypatch):
+    """It is folded, but not in a transaction that writes."""
+    (tmp_path / "e.toml").write_text(TOML)
+    run("experiment", "create", tmp_path / "e.toml")
+    with serving(str(tmp_path / "log.db")) as url, Client(url) as client:
+        for _ in range(3):
+            client.decide_many("checkout", [{"age": 40}] * 100)
+    writing, folded, write, fold = [], [], SqliteStore.write, State.fold
+
+    @contextmanager
+    def noticing(self):
+        with write(self) as session:
+            writing.append(session)
+            yield session
+            writing.pop()
+
+    def counting(self, *arguments):
+        folded.append(bool(writing))
+        fold(self, *arguments)
+
+    with sqlite3.connect(tmp_path / "log.db") as raw:
+        raw.execute("DELETE FROM snapshot_heads")
+    raw.close()
+    monkeypatch.setattr(SqliteStore, "write", noticing)
+    monkeypatch.setattr(State, "fold", counting)
+    assert json.loads(run("experiment", "show", "checkout").output)["events"] == 301
+    assert folded.count(False) >= 301 - NEAR
+    assert folded.count(True) <= NEAR
 
 
 def test_verify_asks_a_running_service(run, tmp_path):

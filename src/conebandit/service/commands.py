@@ -148,9 +148,15 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
     from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.state import come_near  # noqa: PLC0415
 
-    with _store(store) as opened, opened.write() as session:
-        typer.echo(json.dumps(Turn(Engine(), session, 0).describe(id_), indent=2))
+    engine = Engine()
+    with _store(store) as opened:
+        state = come_near(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
+        if state is not None:
+            engine.states[id_] = state
+        with opened.write() as session:
+            typer.echo(json.dumps(Turn(engine, session, 0).describe(id_), indent=2))
 
 
 @experiment.command("export")
