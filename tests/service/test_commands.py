@@ -1,6 +1,7 @@
 """The commands of the service, as a user calls them."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from conebandit.service.client import Client
 from conebandit.service.server import serving
 from conebandit.service.sqlite import SqliteStore
 from conebandit.service.state import NEAR, State
+from tests.service.databases import free_port
 
 TOML = """
 id = "checkout"
@@ -91,6 +93,7 @@ def test_showing_a_long_log_keeps_nobody_waiting(run, tmp_path, monkeypatch):
 def test_verify_asks_a_running_service(run, tmp_path):
     (tmp_path / "e.toml").write_text(TOML)
     run("experiment", "create", tmp_path / "e.toml")
+    run("key", "create", "k", "--scope", "read", "--store", tmp_path / "other.db")
     with serving(str(tmp_path / "log.db")) as url:
         with Client(url) as client:
             client.decide("checkout", {"age": 40})
@@ -110,6 +113,8 @@ def test_what_is_refused_is_said_without_a_stack_trace(run, tmp_path):
     (tmp_path / "e.json").write_text("{")
     run("experiment", "create", tmp_path / "e.toml")
     run("experiment", "export", "checkout", "--to", tmp_path / "a.jsonl")
+    (tmp_path / "date.toml").write_text(TOML.replace('"ParetoUCB1"', '{ name = "ParetoUCB1", width = 2026-01-01 }'))
+    (tmp_path / "nan.toml").write_text(TOML.replace('"ParetoUCB1"', '{ name = "LinearParetoUCB", width = nan }'))
     cut = (tmp_path / "a.jsonl").read_bytes()[:-5]
     (tmp_path / "cut.jsonl").write_bytes(cut)
     for args, message in [
@@ -117,6 +122,10 @@ def test_what_is_refused_is_said_without_a_stack_trace(run, tmp_path):
         (("experiment", "create", tmp_path / "none.toml"), "is not TOML"),
         (("experiment", "create", tmp_path / "e.json"), "is not JSON"),
         (("experiment", "create", tmp_path / "gone.toml"), "cannot be read"),
+        (("experiment", "create", tmp_path / "date.toml"), "date.toml holds something that is not JSON"),
+        (("experiment", "create", tmp_path / "nan.toml"), "nan.toml holds something that is not JSON"),
+        (("experiment", "import", tmp_path / "gone.jsonl"), "No such file"),
+        (("experiment", "export", "checkout", "--to", tmp_path / "gone" / "a.csv"), "No such file"),
         (("experiment", "show", "nothing"), "no experiment 'nothing'"),
         (("experiment", "export", "nothing", "--to", tmp_path / "x.csv"), "no experiment 'nothing'"),
         (("experiment", "export", "checkout", "--to", tmp_path / "x.xls"), "format must be one of"),
@@ -131,6 +140,33 @@ def test_what_is_refused_is_said_without_a_stack_trace(run, tmp_path):
         assert result.exit_code == 1, args
         assert message in result.output, (args, result.output)
         assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["verify", "experiment list", "experiment show e", "experiment export e --to e.csv", "key list", "key revoke 1234"],
+)
+def test_a_command_that_looks_makes_no_store(run, tmp_path, command):
+    result = run(*command.split())
+    assert (result.exit_code, result.output) == (1, f"there is no store at {tmp_path / 'log.db'}.\n")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "log.db").touch()
+    assert "no table of experiments" in run(*command.split()).output
+
+
+def test_verifying_nothing_is_said(run):
+    run("key", "create", "k", "--scope", "read")
+    assert run("verify").output == "there are no experiments in this store.\n"
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "sqlite", "mysql"])
+@pytest.mark.parametrize("command", ["serve", "experiment list"])
+def test_other_kinds_of_store_are_refused(run, tmp_path, monkeypatch, scheme, command):
+    monkeypatch.chdir(tmp_path)
+    result = run(*command.split(), "--store", f"{scheme}://me:secret@db/experiments")
+    assert (result.exit_code, "Traceback" in result.output, "secret" in result.output) == (1, False, False)
+    assert f"a path (SQLite) or an address postgresql://...; got one with {scheme}://" in result.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_keys(run):
@@ -156,3 +192,39 @@ def test_serving_without_the_extra_says_what_to_install():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert result.stderr.strip() == "The service needs uvicorn: pip install 'conebandit[service]'."
+
+
+def test_postgresql_without_the_extra_says_what_to_install():
+    code = "import sys; sys.modules['psycopg'] = None; from conebandit.cli import app; app(sys.argv[1:])"
+    arguments = ["experiment", "list", "--store", "postgresql://me@db/experiments"]
+    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr.strip() == "PostgreSQL needs psycopg: pip install 'conebandit[postgres]'."
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("me:secret@127.0.0.1:{closed}/postgres", "Connection refused"),
+        ("me:secret@127.0.0.1:{open}/postgres", 'role "me" does not exist'),
+        ("postgres:secret@127.0.0.1:{open}/nothing", 'database "nothing" does not exist'),
+        ("secret:secret@127.0.0.1:{open}/postgres", 'role "***" does not exist'),
+        ("postgres:sec@ret@127.0.0.1:{open}/postgres", "write @ as %40"),
+        ("postgres:sec/ret@127.0.0.1:{open}/postgres", "write @ as %40"),
+        ("postgres:sec%zzret@127.0.0.1:{open}/postgres", "write @ as %40"),
+    ],
+)
+def test_why_the_database_does_not_answer_is_said_at_the_start(run, postgres, address, reason):
+    address = address.format(open=postgres.port, closed=free_port())
+    for command in ("serve", "key list"):
+        result = run(*command.split(), "--store", f"postgresql://{address}")
+        assert (result.exit_code, "Traceback" in result.output, result.output.count("\n")) == (1, False, 1)
+        assert reason in result.output
+        assert not re.search("sec|ret", result.output.replace("secure", ""))
+
+
+def test_a_database_without_tables_is_no_store(run, postgres):
+    address = postgres.fresh_database("without_tables")
+    assert "no table of experiments" in run("verify", "--store", address).output
+    assert run("key", "create", "k", "--scope", "read", "--store", address).exit_code == 0
+    assert "no experiments" in run("verify", "--store", address).output

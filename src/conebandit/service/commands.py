@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from conebandit.service.experiment import Experiment
     from conebandit.service.store import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
@@ -33,20 +34,24 @@ def add_to(app: typer.Typer) -> None:
 
 
 @contextmanager
-def _store(where: str) -> Iterator[Store]:
-    """The store; what it or the service refuses is printed without a stack trace."""
+def _plain_refusals() -> Iterator[None]:
+    """What the service or the machine refuses is said in one line, without a stack trace."""
     from conebandit.service.errors import ServiceError  # noqa: PLC0415
-    from conebandit.service.store import open_store  # noqa: PLC0415
 
     try:
-        store = open_store(where)
-        try:
-            yield store
-        finally:
-            store.close()
-    except ServiceError as error:
+        yield
+    except (ServiceError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def _store(where: str, *, create: bool = False) -> Iterator[Store]:
+    """The store; it must be there, unless it may be made. Refusals are plain."""
+    from conebandit.service.store import open_store  # noqa: PLC0415
+
+    with _plain_refusals(), closing(open_store(where, create=create)) as store:
+        yield store
 
 
 def serve(
@@ -58,18 +63,13 @@ def serve(
     ] = None,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
-    from conebandit.service.errors import ServiceError  # noqa: PLC0415
-
     try:
         from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
-    try:
+    with _plain_refusals():
         server.serve(store, host, port, allow_host or (), say=typer.echo)
-    except (ServiceError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
 
 
 def verify(
@@ -92,6 +92,8 @@ def verify(
     with _store(store) as opened:
         with opened.read() as session:
             ids = experiments or session.experiments()
+        if not ids:
+            typer.echo("there are no experiments in this store.")
         for id_ in ids:
             served = None if server is None else _served_state(server, api_key, id_)
             with opened.read() as session:
@@ -124,15 +126,28 @@ def create_experiment(
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
+
+    with _plain_refusals():
+        declared = _declared(declaration)
+    with _store(store, create=True) as opened, opened.write() as session:
+        turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
+        turn.create(declared)
+        turn.finish()
+    typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
+
+
+def _declared(path: Path) -> Experiment:
+    """What a file declares; TOML has dates and numbers that the log, which is JSON, has not."""
+    from conebandit.service.errors import InvalidError  # noqa: PLC0415
+    from conebandit.service.events import canonical  # noqa: PLC0415
     from conebandit.service.experiment import Experiment  # noqa: PLC0415
 
-    with _store(store) as opened:
-        declared = Experiment.from_file(declaration)
-        with opened.write() as session:
-            turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
-            turn.create(declared)
-            turn.finish()
-    typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
+    try:
+        declared = Experiment.from_file(path)
+        canonical(declared.declaration)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"{path} holds something that is not JSON: {error}.") from None
+    return declared
 
 
 @experiment.command("list")
@@ -186,8 +201,9 @@ def import_experiment(
     from conebandit.service.events import from_lines  # noqa: PLC0415
 
     with (
-        _store(store) as opened,
+        _plain_refusals(),
         log.open(encoding="utf-8", newline="\n") as file,
+        _store(store, create=True) as opened,
         opened.write() as session,
     ):
         typer.echo(restore(session, from_lines(file)))
@@ -202,7 +218,7 @@ def create_key(
     """Make an API key and print it; it is shown this once and stored as a hash."""
     from conebandit.service import keys  # noqa: PLC0415
 
-    with _store(store) as opened, opened.write() as session:
+    with _store(store, create=True) as opened, opened.write() as session:
         made = keys.create_key(session, name, scope)
     typer.echo(made)
 

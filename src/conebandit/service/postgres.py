@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import psycopg.conninfo
 
-from conebandit.service.errors import UnavailableError
+from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.store import SCHEMA, Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
@@ -45,6 +46,19 @@ def _missing(connection: _Connection) -> list[str]:
     return [name for name in SCHEMA if connection.execute("SELECT to_regclass(?)", (name,)).fetchone() == (None,)]
 
 
+def _reason(error: BaseException | None, address: str) -> str:
+    """What PostgreSQL says, in one line, without a password."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        parts = {"host": "@"}
+    if any("@" in str(parts.get(part)) for part in ("host", "dbname")):  # a part of the password, most likely
+        return "the address is not understood; in a password, write @ as %40, / as %2F and % as %25."
+    said = " ".join(str(error).split())
+    password = parts.get("password")
+    return said.replace(str(password), "***") if password else said
+
+
 class PostgresStore:
     """A store at a ``postgresql://`` address; PostgreSQL 12 or later.
 
@@ -52,13 +66,27 @@ class PostgresStore:
     ----------
     address
         Of a database that the user may create tables in.
+    create
+        Make the tables if they are missing.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, create: bool = True) -> None:
         self._address = address
         self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        try:
+            self._make_tables(create=create)
+        except UnavailableError as error:  # said to whoever starts the process, not to its callers
+            raise UnavailableError(f"the database did not answer: {_reason(error.__cause__, address)}") from error
+        except NotFoundError:
+            self.close()
+            raise
+
+    def _make_tables(self, *, create: bool) -> None:
         with self._transaction() as connection:
-            if _missing(connection):
+            missing = _missing(connection)
+            if not create and "experiments" in missing:
+                raise NotFoundError("there is no store: the database has no table of experiments.")
+            if missing:
                 connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}s'")  # whoever writes waits behind us
                 connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
                 for name in _missing(connection):

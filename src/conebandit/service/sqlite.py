@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conebandit.service.errors import CorruptionError, UnavailableError
+from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.store import SCHEMA, Session
 
 WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
@@ -42,18 +42,31 @@ class SqliteStore:
     Parameters
     ----------
     path
-        The file; made, with its folder, if it is missing.
+        The file.
+    create
+        Make it, with its folder, if it is missing.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, create: bool = True) -> None:
+        if not create and not Path(path).exists():
+            raise NotFoundError(f"there is no store at {path}.")
         self._path = path
         self._idle: dict[int, queue.LifoQueue[_Connection]] = {c: queue.LifoQueue() for c in (WRITING, READING)}
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UnavailableError(f"the folder of {path} cannot be made: {error}.") from None
+        try:
+            self._make_tables(create=create)
+        except NotFoundError:
+            self.close()
+            raise
+
+    def _make_tables(self, *, create: bool) -> None:
         with self._connection(WRITING) as connection:
             there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+            if not create and "experiments" not in there:
+                raise NotFoundError(f"there is no store at {self._path}: the database has no table of experiments.")
             if not SCHEMA.keys() <= there:
                 with _transaction(connection, "BEGIN IMMEDIATE"):
                     for statement in SCHEMA.values():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from conebandit.service.errors import CorruptionError, UnavailableError
+from conebandit.service.errors import CorruptionError, InvalidError, UnavailableError
 from conebandit.service.events import START, Event, check
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
@@ -32,6 +33,7 @@ SCHEMA = {  # what is made if it is missing
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
 }
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _EVENT = "seq, kind, decision, body, sealed"
 
 
@@ -247,8 +249,17 @@ class Session:
         return bool(self._run("DELETE FROM api_keys WHERE id = ?", (id_,)).rowcount == 1)
 
 
-def open_store(where: str) -> Store:
-    """The store at a path (SQLite, made if it is missing) or at a ``postgresql://`` address.
+def open_store(where: str, *, create: bool = True) -> Store:
+    """The store at a path (SQLite) or at a ``postgresql://`` address; made if missing, unless ``create`` is false.
+
+    Raises
+    ------
+    InvalidError
+        If this is no such address.
+    NotFoundError
+        If there is no store and none may be made.
+    UnavailableError
+        If the database does not answer; says why, but no passwords.
 
     Examples
     --------
@@ -263,10 +274,15 @@ def open_store(where: str) -> Store:
     >>> created, found
     (True, ['checkout'])
     """
-    if where.startswith(("postgresql://", "postgres://")):
-        from conebandit.service.postgres import PostgresStore  # noqa: PLC0415  (needs psycopg, an extra)
-
-        return PostgresStore(where)
+    scheme, separator, _ = where.partition("://")
+    if separator and scheme in ("postgresql", "postgres"):
+        try:
+            from conebandit.service.postgres import PostgresStore  # noqa: PLC0415  (needs psycopg, an extra)
+        except ImportError:
+            raise InvalidError("PostgreSQL needs psycopg: pip install 'conebandit[postgres]'.") from None
+        return PostgresStore(where, create=create)
+    if separator and _SCHEME.fullmatch(scheme):
+        raise InvalidError(f"a store is a path (SQLite) or an address postgresql://...; got one with {scheme}://.")
     from conebandit.service.sqlite import SqliteStore  # noqa: PLC0415  (it needs this module)
 
-    return SqliteStore(where)
+    return SqliteStore(where, create=create)
