@@ -47,8 +47,7 @@ def read(path):
 def bring_in(content, path):
     store = open_store(str(path))
     try:
-        with store.write() as session:
-            return restore(session, from_lines(io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="\n")))
+        return restore(store, from_lines(io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="\n")))
     finally:
         store.close()
 

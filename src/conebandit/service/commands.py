@@ -196,7 +196,7 @@ def export_experiment(
 def import_experiment(
     log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
 ) -> None:
-    """Read a log that was exported; every event is checked, and nothing is overwritten."""
+    """Read a log that was exported; every event is checked, nothing is overwritten, nobody waits."""
     from conebandit.service.engine import restore  # noqa: PLC0415
     from conebandit.service.events import from_lines  # noqa: PLC0415
 
@@ -204,9 +204,8 @@ def import_experiment(
         _plain_refusals(),
         log.open(encoding="utf-8", newline="\n") as file,
         _store(store, create=True) as opened,
-        opened.write() as session,
     ):
-        typer.echo(restore(session, from_lines(file)))
+        typer.echo(restore(opened, from_lines(file)))
 
 
 @key.command("create")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from conebandit.service.errors import CorruptionError, InvalidError, UnavailableError
+from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, UnavailableError
 from conebandit.service.events import START, Event, check
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
@@ -33,6 +33,7 @@ SCHEMA = {  # what is made if it is missing
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
 }
 
+_IMPORTING = -1  # the head of a log that is being imported
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _EVENT = "seq, kind, decision, body, sealed"
 
@@ -100,30 +101,43 @@ class Session:
 
     def experiments(self) -> list[str]:
         """Ids of all experiments, sorted."""
-        return [row[0] for row in self._run("SELECT id FROM experiments ORDER BY id")]
+        return [row[0] for row in self._run("SELECT id FROM experiments WHERE head >= 0 ORDER BY id")]
 
     def head(self, experiment: str, *, lock: bool = False) -> Head | None:
         """Where the log ends; None if there is no such experiment. ``lock``: nobody else appends until we commit."""
         suffix = self._connection.for_update if lock else ""
-        rows = list(self._run(f"SELECT head, last_check FROM experiments WHERE id = ?{suffix}", (experiment,)))
+        sql = f"SELECT head, last_check FROM experiments WHERE id = ? AND head >= 0{suffix}"
+        rows = list(self._run(sql, (experiment,)))
         return Head(*rows[0]) if rows else None
 
     def create(self, experiment: str) -> bool:
-        """Make an empty log; False if there is one already."""
-        sql = "INSERT INTO experiments (id, head, last_check) VALUES (?, 0, ?) ON CONFLICT DO NOTHING"
-        return bool(self._run(sql, (experiment, START)).rowcount == 1)
+        """Make an empty log, in place of an import that has not ended; False if there is a log already."""
+        created = self._take_id(experiment, 0, START)
+        if created:
+            self._run("DELETE FROM events WHERE experiment = ?", (experiment,))
+        return created
+
+    def _take_id(self, experiment: str, head: int, last_check: str) -> bool:
+        """False if there is a log already; what is being imported is none yet."""
+        sql = """INSERT INTO experiments (id, head, last_check) VALUES (?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET head = excluded.head, last_check = excluded.last_check
+            WHERE experiments.head < 0"""
+        return bool(self._run(sql, (experiment, head, last_check)).rowcount == 1)
 
     def append(self, experiment: str, events: Sequence[Event]) -> None:
         """Add events that follow on the head; the caller holds the lock."""
         if not events:
             return
-        self._connection.insert_many(
-            f"INSERT INTO events (experiment, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
-        )
+        self._insert(experiment, events)
         first, last = events[0], events[-1]
         sql = "UPDATE experiments SET head = ?, last_check = ? WHERE id = ? AND head = ?"
         if self._run(sql, (last.seq, last.check, experiment, first.seq - 1)).rowcount != 1:
             raise UnavailableError("somebody else appended to the log at the same time; try again.")
+
+    def _insert(self, experiment: str, events: Sequence[Event]) -> None:
+        self._connection.insert_many(
+            f"INSERT INTO events (experiment, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
+        )
 
     def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Event]:
         """Some events in order, as stored."""
@@ -185,6 +199,32 @@ class Session:
             raise CorruptionError(f"{experiment}: {upto.seq - count} of the first {upto.seq} events are missing.")
         if upto.seq and self.events(experiment, upto.seq - 1, upto.seq)[0].check != upto.check:
             raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that a snapshot was made after.")
+
+    # ---- imports: logs that nobody sees before they are whole; their heads are negative --------------------------
+
+    def begin_import(self, experiment: str, token: str) -> bool:
+        """From now on, whoever has the token writes the log; False if there is one already."""
+        return self._take_id(experiment, _IMPORTING, token)
+
+    def lock_import(self, experiment: str, token: str) -> None:
+        """Nobody else takes the id until we commit; a ``ConflictError`` if somebody has."""
+        sql = f"SELECT id FROM experiments WHERE id = ? AND head < 0 AND last_check = ?{self._connection.for_update}"
+        if not list(self._run(sql, (experiment, token))):
+            raise ConflictError(f"somebody else has made or imported experiment {experiment!r} meanwhile.")
+
+    def drop_imported(self, experiment: str, most: int) -> int:
+        """Remove some of what an earlier import has left; how many events. The caller holds the lock."""
+        sql = """DELETE FROM events WHERE experiment = ? AND seq <
+            (SELECT MIN(seq) FROM events WHERE experiment = ?) + ?"""
+        return int(self._run(sql, (experiment, experiment, most)).rowcount)
+
+    def add_imported(self, experiment: str, events: Sequence[Event]) -> None:
+        """Write events that nobody sees yet. The caller holds the lock."""
+        self._insert(experiment, events)
+
+    def end_import(self, experiment: str, head: Head) -> None:
+        """The log is whole: let it be seen. The caller holds the lock."""
+        self._run("UPDATE experiments SET head = ?, last_check = ? WHERE id = ?", (*head, experiment))
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 

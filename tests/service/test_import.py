@@ -1,0 +1,152 @@
+"""An import keeps nobody waiting, and nothing of it is seen before it is whole."""
+
+import io
+from contextlib import contextmanager
+
+import pytest
+
+from conebandit.service.engine import Engine, Turn, restore
+from conebandit.service.errors import ConflictError, NotFoundError
+from conebandit.service.events import from_lines
+from conebandit.service.experiment import Experiment
+from conebandit.service.state import State
+from conebandit.service.store import PAGE, open_store
+from conebandit.service.tables import export
+from conebandit.service.verify import verify
+
+EVENTS = 3 * PAGE + 10
+
+
+@pytest.fixture
+def exported(tmp_path, declaration):
+    """A log of EVENTS events."""
+    store = open_store(str(tmp_path / "original.db"))
+    with store.write() as session:
+        turn = Turn(Engine(), session, 0)
+        turn.create(Experiment.from_dict(declaration))
+        for i in range((EVENTS - 1) // 2):
+            turn.decide("checkout", [{"id": f"d{i}", "context": {"age": 18 + i % 80, "device": "phone"}}])
+        turn.report("checkout", [{"id": "d0", "values": {"revenue": 1.0}}])
+        for i in range(EVENTS - 2 - (EVENTS - 1) // 2):
+            turn.set_mode("checkout", "off" if i % 2 else "shadow")
+        turn.finish()
+    content = b"".join(export(store, "checkout", "jsonl"))
+    store.close()
+    return content
+
+
+class Watched:
+    """A store that calls ``before`` with the number of each transaction that writes, and counts what it writes."""
+
+    def __init__(self, store, before=lambda number: None):
+        self.read, self.before, self.written, self.inside = store.read, before, [], False
+        self._write = store.write
+
+    @contextmanager
+    def write(self):
+        self.before(len(self.written))
+        with self._write() as session:
+            self.inside = True
+            size = "SELECT COUNT(*) FROM events"
+            before = next(iter(session._run(size)))[0]
+            yield session
+            self.written.append(next(iter(session._run(size)))[0] - before)
+            self.inside = False
+
+
+def bring_in(content, store):
+    return restore(store, from_lines(io.TextIOWrapper(io.BytesIO(content), "utf-8", newline="\n")))
+
+
+def assert_nothing_is_there(store):
+    with store.read() as session:
+        assert (session.experiments(), session.head("checkout")) == ([], None)
+        with pytest.raises(NotFoundError):
+            verify(session, "checkout")
+    with store.write() as session, pytest.raises(NotFoundError):
+        Turn(Engine(), session, 0).decide("checkout", [{"id": "d0", "context": {}}])
+
+
+def assert_whole(store, content):
+    with store.read() as session:
+        report = verify(session, "checkout")
+    assert (report.agrees, report.events) == (True, EVENTS)
+    assert b"".join(export(store, "checkout", "jsonl")) == content
+
+
+def test_transactions_are_short_and_nothing_is_seen_before_the_last(store, exported, monkeypatch):
+    watched = Watched(store, lambda _: assert_nothing_is_there(store))
+    fold = State.fold
+
+    def fold_without_lock(*arguments):
+        assert not watched.inside
+        fold(*arguments)
+
+    monkeypatch.setattr(State, "fold", fold_without_lock)
+    assert bring_in(exported, watched) == "checkout"
+    assert [n for n in watched.written if n] == [PAGE, PAGE, PAGE, 10]
+    monkeypatch.undo()
+    assert_whole(store, exported)
+
+
+class InterruptError(Exception):
+    pass
+
+
+def interrupt_at(last):
+    def before(number):
+        if number == last:
+            raise InterruptError
+
+    return before
+
+
+@pytest.mark.parametrize("last", [2, 4, 6])
+def test_an_import_that_was_interrupted_leaves_nothing_and_can_be_repeated(store, exported, last):
+    with pytest.raises(InterruptError):
+        bring_in(exported, Watched(store, interrupt_at(last)))
+    assert_nothing_is_there(store)
+    watched = Watched(store)
+    bring_in(exported, watched)
+    assert min(watched.written) >= -PAGE
+    assert_whole(store, exported)
+    with pytest.raises(ConflictError, match="never overwrites"):
+        bring_in(exported, store)
+    assert_whole(store, exported)
+
+
+def create(store, declaration):
+    with store.write() as session:
+        turn = Turn(Engine(), session, 0)
+        turn.create(Experiment.from_dict(declaration))
+        turn.decide("checkout", [{"id": f"n{i}", "context": {"age": 40, "device": "desk"}} for i in range(9)])
+        turn.finish()
+
+
+def assert_created(store):
+    with store.read() as session:
+        report = verify(session, "checkout")
+        assert len(session.events("checkout", limit=EVENTS)) == 10
+    assert (report.agrees, report.events) == (True, 10)
+
+
+def test_what_was_left_is_in_nobodys_way(store, exported, declaration):
+    with pytest.raises(InterruptError):
+        bring_in(exported, Watched(store, interrupt_at(4)))
+    create(store, declaration)
+    assert_created(store)
+
+
+@pytest.mark.parametrize("when", [0, 4, 6])
+def test_an_experiment_that_is_made_meanwhile_is_kept(store, exported, declaration, when):
+    watched = Watched(store, lambda number: create(store, declaration) if number == when else None)
+    with pytest.raises(ConflictError, match=r"already|meanwhile"):
+        bring_in(exported, watched)
+    assert_created(store)
+
+
+def test_of_two_imports_one_is_whole(store, exported):
+    watched = Watched(store, lambda number: bring_in(exported, store) if number == 4 else None)
+    with pytest.raises(ConflictError, match="meanwhile"):
+        bring_in(exported, watched)
+    assert_whole(store, exported)
