@@ -1,9 +1,15 @@
 """Opening a store, and what happens when it does not answer."""
 
+import os
+import signal
 import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 
+from conebandit.service.errors import UnavailableError
 from conebandit.service.events import START, seal
 from conebandit.service.store import SCHEMA, open_store
 
@@ -30,3 +36,102 @@ def test_what_is_missing_is_made(address, name):
         with store.write() as session:
             session._run(f"DROP {'INDEX' if '_of_' in name else 'TABLE'} {name}")
         store.close()
+
+
+@pytest.fixture
+def hasty(postgres, monkeypatch, request):
+    """The address of an empty database, to which nobody waits for more than a second or two."""
+    module = pytest.importorskip("conebandit.service.postgres")
+    monkeypatch.setattr(module, "PATIENCE", 1)
+    monkeypatch.setattr(module, "LONGEST", 1)
+    monkeypatch.setattr(module, "GRACE", 1)
+    monkeypatch.setitem(module._SETTINGS, "connect_timeout", 2)  # the least that libpq takes
+    return postgres.fresh_database(request.node.name.lower())
+
+
+@contextmanager
+def stopped(postgres):
+    """The server takes bytes, but does nothing, as if its machine had gone to sleep."""
+    server = int((postgres.data / "postmaster.pid").read_text().split()[0])
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    processes = [server, *map(int, children)]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            os.kill(process, signal.SIGCONT)
+
+
+def assert_given_up(store):
+    begun = time.monotonic()
+    with pytest.raises(UnavailableError), store.write() as session:
+        session.experiments()
+    assert time.monotonic() - begun < 8
+
+
+def test_a_server_that_stands_still_is_not_waited_for(hasty, postgres):
+    store = open_store(hasty)
+    with stopped(postgres):
+        assert_given_up(store)  # on the connection that there is
+        assert_given_up(store)  # on a new one
+    with store.write() as session:
+        assert session.create("e")
+    store.close()
+
+
+def test_a_server_that_stands_still_during_a_commit_is_not_waited_for(hasty, postgres):
+    """Nobody knows whether that was written; whoever asks again finds out."""
+    store = open_store(hasty)
+
+    def stop_before_the_commit(until_then):
+        with store.write() as session:
+            session.create("e")
+            until_then.enter_context(stopped(postgres))
+
+    with ExitStack() as until_then, pytest.raises(UnavailableError):
+        stop_before_the_commit(until_then)
+    with store.write() as session:
+        assert session.experiments() in ([], ["e"])
+    store.close()
+
+
+def test_a_statement_that_takes_too_long_is_given_up_by_the_server(hasty):
+    store = open_store(hasty)
+    with pytest.raises(UnavailableError, match="QueryCanceled"), store.read() as session:
+        session._run("SELECT pg_sleep(10)")
+    with store.read() as session:
+        assert session.experiments() == []
+    store.close()
+
+
+def test_making_an_index_may_take_long(hasty, monkeypatch):
+    monkeypatch.setitem(SCHEMA, "slow", "CREATE TABLE slow AS SELECT 1 FROM pg_sleep(2.5)")
+    store = open_store(hasty)
+    with pytest.raises(UnavailableError, match="QueryCanceled"), store.read() as session:
+        session._run("SELECT pg_sleep(10)")  # but only that
+    store.close()
+
+
+def test_a_lock_is_waited_for_only_so_long(hasty, monkeypatch):
+    monkeypatch.setattr("conebandit.service.postgres.LONGEST", 20)
+    store = open_store(hasty)
+    with store.write() as session:
+        session.create("e")
+    with store.write() as session:
+        session.head("e", lock=True)
+        with pytest.raises(UnavailableError, match="LockNotAvailable"), store.write() as other:
+            other.head("e", lock=True)
+    store.close()
+
+
+def test_the_address_has_the_last_word_on_settings(postgres):
+    address = postgres.fresh_database("last_word")
+    store = open_store(f"{address}?application_name=mine&keepalives_idle=77")
+    with store.read() as session:
+        parameters = session._connection.raw.info.get_parameters()
+        assert list(session._run("SHOW statement_timeout")) == [("20s",)]
+    store.close()
+    assert (parameters["keepalives_idle"], parameters["keepalives_interval"]) == ("77", "5")
+    assert parameters["application_name"] == "mine"

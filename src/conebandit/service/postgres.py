@@ -7,7 +7,9 @@ a process folds what the others have appended.
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+import selectors
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +20,58 @@ from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.store import SCHEMA, Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
-PATIENCE = 10  # seconds to wait for a connection
+PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
+LONGEST = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
+GRACE = 5  # seconds more for a server that may be slow to say that it has given up
+_SETTINGS: dict[
+    str, str | int | None
+] = {  # of connections, unless the address says otherwise: notice that the other machine is gone
+    "connect_timeout": PATIENCE,
+    "keepalives_idle": PATIENCE,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 1000 * LONGEST,
+}
+
+
+class _Impatient(psycopg.Connection[Any]):
+    """Waits for an answer to a statement no longer than it should take.
+
+    ``statement_timeout`` is for the server to keep, and one that was stopped, or whose disk hangs, keeps nothing.
+    """
+
+    patient = False  # wait as long as it takes
+
+    def wait(self, gen: Generator[Any, Any, Any], *_: Any, **__: Any) -> Any:
+        """Let psycopg's generator do its work: it says what it waits for, and wants to be told when that is there."""
+        deadline = time.monotonic() + LONGEST + GRACE
+        ready = None
+        try:
+            while True:
+                wanted = gen.send(ready)
+                with selectors.DefaultSelector() as selector:
+                    selector.register(self.pgconn.socket, wanted)
+                    found = selector.select(None if self.patient else max(0.0, deadline - time.monotonic()))
+                if not found:
+                    self.close()  # nobody knows what has become of the statement
+                    raise psycopg.OperationalError(f"no answer within {LONGEST + GRACE} seconds")
+                ready = found[0][1]
+        except StopIteration as end:
+            return end.value
+        except KeyboardInterrupt:
+            self.close()
+            raise
 
 
 class _Connection:
     for_update = " FOR UPDATE"
 
     def __init__(self, address: str) -> None:
-        self.raw = psycopg.connect(address, connect_timeout=PATIENCE)
+        settings = _SETTINGS | psycopg.conninfo.conninfo_to_dict(address)
+        self.raw = _Impatient.connect(psycopg.conninfo.make_conninfo("", **settings))
+        self.execute(f"SET lock_timeout = '{PATIENCE}s'")
+        self.execute(f"SET statement_timeout = '{LONGEST}s'")
+        self.raw.commit()
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
         return self.raw.execute(sql.replace("?", "%s").encode(), tuple(values))
@@ -75,7 +121,9 @@ class PostgresStore:
         self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
         try:
             self._make_tables(create=create)
-        except UnavailableError as error:  # said to whoever starts the process, not to its callers
+        except UnavailableError as error:
+            self.close()
+            # The reason is for whoever starts the process, not for those who call it.
             raise UnavailableError(f"the database did not answer: {_reason(error.__cause__, address)}") from error
         except NotFoundError:
             self.close()
@@ -87,10 +135,12 @@ class PostgresStore:
             if not create and "experiments" in missing:
                 raise NotFoundError("there is no store: the database has no table of experiments.")
             if missing:
-                connection.execute(f"SET LOCAL lock_timeout = '{PATIENCE}s'")  # whoever writes waits behind us
                 connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+                connection.execute("SET LOCAL statement_timeout = 0")  # an index of a long log takes a while
+                connection.raw.patient = True
                 for name in _missing(connection):
                     connection.execute(SCHEMA[name].format(blob="BYTEA"))
+                connection.raw.patient = False
 
     @contextmanager
     def write(self) -> Iterator[Session]:
