@@ -5,10 +5,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from conebandit.service.engine import Engine, Turn, restore
+from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.events import from_lines
 from conebandit.service.experiment import Experiment
+from conebandit.service.imports import restore
 from conebandit.service.state import State
 from conebandit.service.store import PAGE, open_store
 from conebandit.service.tables import export

@@ -6,10 +6,11 @@ import shutil
 
 import pytest
 
-from conebandit.service.engine import Engine, Turn, restore
+from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError
 from conebandit.service.events import from_lines
 from conebandit.service.experiment import Experiment
+from conebandit.service.imports import restore
 from conebandit.service.store import open_store
 from conebandit.service.tables import export
 from conebandit.service.verify import verify

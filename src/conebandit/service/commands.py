@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from conebandit.service.experiment import Experiment
     from conebandit.service.store import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
@@ -126,28 +125,15 @@ def create_experiment(
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.experiment import Experiment  # noqa: PLC0415
 
     with _plain_refusals():
-        declared = _declared(declaration)
+        declared = Experiment.from_file(declaration)
     with _store(store, create=True) as opened, opened.write() as session:
         turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
         turn.create(declared)
         turn.finish()
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
-
-
-def _declared(path: Path) -> Experiment:
-    """What a file declares; TOML has dates and numbers that the log, which is JSON, has not."""
-    from conebandit.service.errors import InvalidError  # noqa: PLC0415
-    from conebandit.service.events import canonical  # noqa: PLC0415
-    from conebandit.service.experiment import Experiment  # noqa: PLC0415
-
-    try:
-        declared = Experiment.from_file(path)
-        canonical(declared.declaration)
-    except (TypeError, ValueError) as error:
-        raise InvalidError(f"{path} holds something that is not JSON: {error}.") from None
-    return declared
 
 
 @experiment.command("list")
@@ -197,8 +183,8 @@ def import_experiment(
     log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
 ) -> None:
     """Read a log that was exported; every event is checked, nothing is overwritten, nobody waits."""
-    from conebandit.service.engine import restore  # noqa: PLC0415
     from conebandit.service.events import from_lines  # noqa: PLC0415
+    from conebandit.service.imports import restore  # noqa: PLC0415
 
     with (
         _plain_refusals(),
