@@ -23,15 +23,17 @@ _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the t
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
 LONGEST = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
-_SETTINGS: dict[
-    str, str | int | None
-] = {  # of connections, unless the address says otherwise: notice that the other machine is gone
+# Of connections, unless the address says otherwise: notice that the other machine is gone.
+_SETTINGS: dict[str, str | int | None] = {
     "connect_timeout": PATIENCE,
     "keepalives_idle": PATIENCE,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 1000 * LONGEST,
 }
+
+
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # others cost several system calls
 
 
 class _Impatient(psycopg.Connection[Any]):
@@ -49,7 +51,7 @@ class _Impatient(psycopg.Connection[Any]):
         try:
             while True:
                 wanted = gen.send(ready)
-                with selectors.DefaultSelector() as selector:
+                with _Selector() as selector:
                     selector.register(self.pgconn.socket, wanted)
                     found = selector.select(None if self.patient else max(0.0, deadline - time.monotonic()))
                 if not found:
