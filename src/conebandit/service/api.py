@@ -23,7 +23,7 @@ from conebandit.service.errors import InvalidError, ServiceError, UnavailableErr
 from conebandit.service.experiment import Experiment
 from conebandit.service.reading import add_operations, add_reading
 from conebandit.service.registry import make_policy
-from conebandit.service.shared import ExperimentId, Shared, needs
+from conebandit.service.shared import ExperimentId, Shared, guarded
 from conebandit.service.writer import Writer
 
 MOST_BYTES = 1 << 20  # of a request's body
@@ -194,7 +194,9 @@ def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool =
 
 
 def _experiments(app: FastAPI, shared: Shared) -> None:
-    @app.post("/experiments", status_code=201, dependencies=[needs(shared, "admin")])
+    admin = guarded(shared, "admin")
+
+    @admin.post("/experiments", status_code=201)
     async def create(
         declaration: Annotated[dict[str, Any], Body(examples=[DECLARATION_EXAMPLE])],
     ) -> dict[str, Any]:
@@ -203,7 +205,7 @@ def _experiments(app: FastAPI, shared: Shared) -> None:
         answer: dict[str, Any] = await shared.ask(experiment.id, lambda turn: turn.create(experiment))
         return answer
 
-    @app.post("/experiments/{experiment}/arms", dependencies=[needs(shared, "admin")])
+    @admin.post("/experiments/{experiment}/arms")
     async def change_arms(
         experiment: ExperimentId, change: Annotated[ArmChange, Body(examples=[{"add": "bold"}])]
     ) -> dict[str, Any]:
@@ -219,11 +221,13 @@ def _experiments(app: FastAPI, shared: Shared) -> None:
         answer: dict[str, Any] = await shared.ask(experiment, work)
         return answer
 
-    @app.post("/experiments/{experiment}/mode", dependencies=[needs(shared, "admin")])
+    @admin.post("/experiments/{experiment}/mode")
     async def change_mode(experiment: ExperimentId, change: ModeChange) -> dict[str, Any]:
         """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.set_mode(experiment, change.mode))
         return answer
+
+    app.include_router(admin)
 
 
 def _checked(declaration: dict[str, Any]) -> Experiment:
@@ -234,11 +238,9 @@ def _checked(declaration: dict[str, Any]) -> Experiment:
 
 
 def _traffic(app: FastAPI, shared: Shared) -> None:
-    @app.post(
-        "/experiments/{experiment}/decisions",
-        response_model=DecisionReply | DecisionReplies,
-        dependencies=[needs(shared, "decide")],
-    )
+    deciding, reporting = guarded(shared, "decide"), guarded(shared, "report")
+
+    @deciding.post("/experiments/{experiment}/decisions", response_model=DecisionReply | DecisionReplies)
     async def decide(experiment: ExperimentId, asked: Annotated[Asked, Body()]) -> Any:
         """Ask for an arm, or for several with ``{"decisions": [...]}``.
 
@@ -249,11 +251,7 @@ def _traffic(app: FastAPI, shared: Shared) -> None:
         answer = await shared.ask(experiment, lambda turn: turn.decide(experiment, requests))
         return JSONResponse({"decisions": answer} if isinstance(asked, DecisionRequests) else answer[0])
 
-    @app.post(
-        "/experiments/{experiment}/outcomes",
-        response_model=OutcomeReply | OutcomeReplies,
-        dependencies=[needs(shared, "report")],
-    )
+    @reporting.post("/experiments/{experiment}/outcomes", response_model=OutcomeReply | OutcomeReplies)
     async def report(experiment: ExperimentId, told: Annotated[Told, Body()]) -> Any:
         """Report metrics of a decision, or of several with ``{"outcomes": [...]}``.
 
@@ -263,6 +261,9 @@ def _traffic(app: FastAPI, shared: Shared) -> None:
         requests = [{"id": one.id, "values": one.values} for one in many]
         answer = await shared.ask(experiment, lambda turn: turn.report(experiment, requests))
         return JSONResponse({"outcomes": answer} if isinstance(told, Outcomes) else answer[0])
+
+    app.include_router(deciding)
+    app.include_router(reporting)
 
 
 # ---- around every request -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from conebandit.service.errors import InvalidError, NotFoundError
 from conebandit.service.metrics import FORMAT
-from conebandit.service.shared import ExperimentId, Shared, needs
+from conebandit.service.shared import ExperimentId, Shared, guarded
 from conebandit.service.store import Store
 from conebandit.service.tables import FORMATS, export
 
@@ -21,41 +21,41 @@ ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"ag
 
 def add_reading(app: FastAPI, shared: Shared) -> None:
     """Let the application answer what is asked of experiments."""
-    look: dict[str, Any] = {"dependencies": [needs(shared, "read")]}
+    look = guarded(shared, "read")
 
-    @app.get("/experiments", **look)
+    @look.get("/experiments")
     async def list_experiments() -> list[str]:
         """Ids of all experiments."""
         found: list[str] = await shared.read(_list, shared.store)
         return found
 
-    @app.get("/experiments/{experiment}", **look)
+    @look.get("/experiments/{experiment}")
     async def show(experiment: ExperimentId) -> dict[str, Any]:
         """Declaration, arms, mode and number of events."""
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.describe(experiment))
         return answer
 
-    @app.get("/experiments/{experiment}/front", **look)
+    @look.get("/experiments/{experiment}/front")
     async def front(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
         """The arms held for undominated in a context, with estimates in the units of the metrics."""
         x = _context(context)
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.front(experiment, x))
         return answer
 
-    @app.get("/experiments/{experiment}/explain", **look)
+    @look.get("/experiments/{experiment}/explain")
     async def explain(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
         """Why these arms, in this context."""
         x = _context(context)
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.explain(experiment, x))
         return answer
 
-    @app.get("/experiments/{experiment}/state", **look)
+    @look.get("/experiments/{experiment}/state")
     async def state(experiment: ExperimentId) -> dict[str, Any]:
         """Where the log ends and a checksum of the state; the same from every process."""
         answer: dict[str, Any] = await shared.ask(experiment, lambda turn: turn.digest(experiment))
         return answer
 
-    @app.get("/experiments/{experiment}/events", **look)
+    @look.get("/experiments/{experiment}/events")
     async def events(
         experiment: ExperimentId,
         after: Annotated[int, Query(ge=0, lt=2**53)] = 0,
@@ -65,7 +65,7 @@ def add_reading(app: FastAPI, shared: Shared) -> None:
         answer: dict[str, Any] = await shared.read(_events, shared.store, experiment, after, limit)
         return answer
 
-    @app.get("/experiments/{experiment}/export", response_class=StreamingResponse, **look)
+    @look.get("/experiments/{experiment}/export", response_class=StreamingResponse)
     async def export_all(
         experiment: ExperimentId, kind: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl"
     ) -> StreamingResponse:
@@ -74,11 +74,13 @@ def add_reading(app: FastAPI, shared: Shared) -> None:
         name = f'attachment; filename="{experiment}.{kind}"'
         return StreamingResponse(parts, media_type=FORMATS[kind], headers={"content-disposition": name})
 
-    @app.get("/experiments/{experiment}/shift", **look)
+    @look.get("/experiments/{experiment}/shift")
     async def shift(experiment: ExperimentId) -> dict[str, Any]:
         """Whether the law of the contexts has changed since the beginning."""
         answer: dict[str, Any] = await shared.read(shared.shift.report, experiment)
         return answer
+
+    app.include_router(look)
 
 
 def add_operations(app: FastAPI, shared: Shared) -> None:
@@ -90,10 +92,14 @@ def add_operations(app: FastAPI, shared: Shared) -> None:
         await shared.read(_list, shared.store)
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=PlainTextResponse, dependencies=[needs(shared, "read")])
+    look = guarded(shared, "read")
+
+    @look.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters, and histograms of latencies, in the text format of Prometheus."""
         return Response(_metrics(shared), headers={"content-type": FORMAT})
+
+    app.include_router(look)
 
 
 def _list(store: Store) -> list[str]:

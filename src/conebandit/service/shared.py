@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Path, Request
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -90,10 +91,17 @@ def _hostname(host: str) -> str | None:
         return None
 
 
-def needs(shared: Shared, scope: str) -> Any:
-    """What a route depends on that needs a key of this scope."""
+def guarded(shared: Shared, scope: str) -> APIRouter:
+    """For routes that need a key of this scope. It is checked before the body is read: strangers cost little."""
 
-    async def check(request: Request) -> None:
-        await shared.check(request, scope)
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
 
-    return Depends(check)
+            async def check_first(request: Request) -> Response:
+                await shared.check(request, scope)
+                return await handle(request)
+
+            return check_first
+
+    return APIRouter(route_class=Guarded)
