@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from conebandit.service import state, writer
+from conebandit.service import engine, readers, state
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, ServiceError, UnavailableError
 from conebandit.service.experiment import Experiment
 from conebandit.service.state import State
@@ -139,7 +139,7 @@ def test_a_damaged_log_is_not_read_again_for_every_request(address, declaration,
     change(address, "UPDATE events SET body = '!' WHERE experiment = 'two' AND seq = 1")
     served._engine.forget(["two"])
     folds = []
-    monkeypatch.setattr(writer, "come_near", lambda *given: folds.append(given) or state.come_near(*given))
+    monkeypatch.setattr(readers, "come_near", lambda *given: folds.append(given) or state.come_near(*given))
     for _ in range(3):
         with pytest.raises(CorruptionError, match="event 1 "):
             decide(served, "two", "new")
@@ -186,7 +186,7 @@ def slow(monkeypatch):
                 pass
         return state.come_near(read, id_, known)
 
-    monkeypatch.setattr(writer, "come_near", reading)
+    monkeypatch.setattr(readers, "come_near", reading)
     return go
 
 
@@ -223,11 +223,85 @@ def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
     def away(*_):
         raise UnavailableError("away")
 
-    monkeypatch.setattr(writer, "come_near", away)
+    monkeypatch.setattr(readers, "come_near", away)
     with pytest.raises(UnavailableError, match="away"):
         decide(served, "two", "a")
     monkeypatch.undo()
     assert decide(served, "two", "a")[0]["id"] == "a"
+
+
+def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypatch):
+    def away(*_):
+        raise UnavailableError("away")
+
+    for _ in range(5):
+        served._engine.forget(["two"])
+        with monkeypatch.context() as patched:
+            patched.setattr(readers, "come_near", away)
+            with pytest.raises(UnavailableError, match="away"):
+                decide(served, "two", "a")
+    monkeypatch.setattr(engine, "rebuild", None)
+    assert decide(served, "two", "a")[0]["id"] == "a"
+
+
+def test_many_logs_are_read_by_few_threads(served, declaration, slow):
+    ids = [f"e{i}" for i in range(20)]
+    for id_ in ids:
+        experiment = Experiment.from_dict({**declaration, "id": id_})
+        served.submit(id_, lambda turn, experiment=experiment: turn.create(experiment)).result()
+    served._engine.forget(ids)
+    waiting = [served.submit(*deciding(id_, "a")) for id_ in ids]
+    decide(served, "one", "n")
+    assert sum(thread.name == "conebandit-reader" for thread in threading.enumerate()) == readers.THREADS
+    slow.set()
+    assert [future.result(timeout=60)[0]["id"] for future in waiting] == ["a"] * 20
+
+
+def test_who_has_waited_comes_first(served, slow):
+    """A value that was reported later is the one that counts."""
+    served._engine.forget(["two"])
+
+    def report(value):
+        told = [{"id": "d1", "values": {"revenue": value}}]
+        return served.submit("two", lambda turn: turn.report("two", told))
+
+    first = report(1.0)
+    decide(served, "one", "n")  # by then it is put off
+    go = threading.Event()
+    served.submit("one", lambda turn: go.wait(60))
+    second = report(2.0)  # is in the queue before it is known that the log was read
+    slow.set()
+    while served._queue.qsize() < 2:
+        pass
+    go.set()
+    assert first.result(timeout=60)[0]["recorded"] == ["revenue"]
+    assert second.result(timeout=60)[0]["corrected"] == ["revenue"]
+
+
+def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplog):
+    def fault(turn):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(served._revisions, "look_after", fault)
+    answers = in_one_turn(served, deciding("one", "a"), deciding("two", "b"))
+    assert [answer[0]["id"] for answer in answers] == ["a", "b"]
+    monkeypatch.undo()
+    for id_ in ("one", "two"):
+        assert served.submit(id_, lambda turn, id_=id_: turn.describe(id_)).result()["events"] == 12
+    assert "failed after a commit" in caplog.text
+
+
+def test_a_store_that_is_away_costs_only_what_was_not_written(served, monkeypatch):
+    """States that were only looked at stay in memory."""
+    before = dict(served._engine.states)
+
+    def away(turn):
+        raise UnavailableError("away")
+
+    answers = in_one_turn(served, deciding("one", "a"), ("two", lambda turn: turn.describe("two")), ("two", away))
+    assert all(isinstance(answer, UnavailableError) for answer in answers)
+    assert served._engine.states == {"two": before["two"]}
+    assert decide(served, "one", "a")[0]["id"] == "a"
 
 
 def test_a_fault_while_a_log_is_read(served, monkeypatch, caplog):

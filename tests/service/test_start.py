@@ -2,6 +2,7 @@
 
 import socket
 import sqlite3
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -280,3 +281,24 @@ def test_a_store_that_goes_away_while_logs_are_read(tmp_path, declaration, monke
     with pytest.raises(UnavailableError, match="cannot be reached"):
         server.serve(address, port=0, say=said.append)
     assert said == ["Reading the logs of 1 experiment ..."]
+
+
+def test_a_client_that_does_not_read_does_not_keep_the_service_from_ending(tmp_path, declaration, monkeypatch):
+    monkeypatch.setattr(server, "GRACE", 1)
+    address = str(tmp_path / "log.db")
+    fill(address, declaration)
+    with server.serving(address) as url:
+        port = int(url.rpartition(":")[2])
+        waiting = [socket.create_connection(("127.0.0.1", port)) for _ in range(3)]
+        for connection in waiting:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(b"GET /experiments/checkout/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert waiting[0].recv(12) == b"HTTP/1.1 200"
+        start = time.monotonic()
+    assert time.monotonic() - start < 30, "it would wait for ever"
+    for connection in waiting:
+        connection.close()
+    store = open_store(address)
+    with store.read() as session:
+        assert session.snapshots("checkout") == [LONG], "it has ended in good order"
+    store.close()

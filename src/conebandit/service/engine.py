@@ -86,6 +86,7 @@ class Turn:
         self.session = session
         self._now = now
         self.events_taken = 0
+        self.changed: set[str] = set()  # experiments whose states are ahead of the store until the turn is committed
         self.learned_of: set[str] = set()  # experiments in whose logs others have put something off
         self._current: set[str] = set()  # experiments whose log is locked and whose state is at its head
         self._unwritten: dict[str, tuple[list[Event], set[str | None]]] = {}  # with the decisions they are about
@@ -174,6 +175,7 @@ class Turn:
     def _decide_new(self, experiment_id: str, new: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         state = self._state(experiment_id)
         at = max(self._now, state.at)
+        self.changed.add(experiment_id)
         if state.mode != "off":
             state.close_windows(at, state.head.seq + 1, self.session)
         decided = {}
@@ -264,8 +266,10 @@ class Turn:
             state = self._engine.states[experiment_id]
             due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
             if experiment_id in self._engine.pending:
+                self.changed.add(experiment_id)
                 self._go_on_keeping(experiment_id)
             elif state.head.seq >= due and self.session.begin_snapshot(experiment_id, state.head.seq):
+                self.changed.add(experiment_id)
                 state.kept = state.head.seq
                 self._engine.pending[experiment_id] = Pending(state)
 
@@ -293,7 +297,7 @@ class Turn:
         """
         experiment_id = revised.experiment.id
         state = self._state(experiment_id)
-        if state.pending is None or revised.view <= state.view:
+        if state.pending is None or revised.view <= state.view or revised.head.seq > state.head.seq:
             return False
         self._write(experiment_id)
         follow(self.session, revised, state.head)
@@ -378,6 +382,7 @@ class Turn:
         return stamped
 
     def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
+        self.changed.add(state.experiment.id)
         state.fold(event, self.session, reports)
         self.events_taken += 1
         events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))

@@ -19,6 +19,7 @@ from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
 BACKLOG = 2048
+GRACE = 10  # seconds for requests that are being answered when the service is told to end
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
 
@@ -113,7 +114,13 @@ def _prepare(
     say(f"Serving on http://{name}:{listener.getsockname()[1]} (its pages: /docs); stop with Ctrl-C.")
     app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, lifespan="on", backlog=BACKLOG
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE,
     )
     return uvicorn.Server(config), listener
 

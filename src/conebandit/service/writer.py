@@ -8,20 +8,19 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
 from conebandit.service.engine import Engine, Turn
 from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.readers import CLOSING, FAULT, Read, Readers
 from conebandit.service.revision import Revisions
-from conebandit.service.state import State, come_near
-from conebandit.service.store import Head, Session, Store
+from conebandit.service.state import State
+from conebandit.service.store import Store
 
 MOST_IN_A_TURN = 256
 MOST_REPLAYED = 250  # events that a turn may fold: 20 ms
 MOST_TRIES = 3  # to come near the head of a log without its lock, while others append much
-CLOSING = "the service is shutting down; try again."
 MOST_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
@@ -33,14 +32,6 @@ class _Request(NamedTuple):
     work: Work
     answer: Future[Any]
     alone: bool = False  # in a transaction of its own
-
-
-class _Read(NamedTuple):
-    """What came of reading a log: a state, nothing, or what went wrong before this head."""
-
-    experiment: str
-    found: State | Exception | None
-    head: Head | None
 
 
 class Writer:
@@ -81,10 +72,11 @@ class Writer:
         self.turns = 0
         self._clock, self._tidy_up = clock, tidy_up
         self._engine = Engine(MOST_REPLAYED)
+        self._queue: queue.SimpleQueue[_Request | Read | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
-        self._queue: queue.SimpleQueue[_Request | _Read | None] = queue.SimpleQueue()
+        self._readers = Readers(store, self._queue.put)
         self._parked: dict[str, list[_Request]] = {}  # requests on logs that are being read
-        self._tries: dict[str, int] = {}  # how often such a log was read, and others went far ahead meanwhile
+        self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
         self._last_one = threading.Lock()  # nothing comes into the queue after the end of it
@@ -123,11 +115,13 @@ class Writer:
 
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
+        self._readers.give_up()  # first: a revision may wait for a turn that waits for a log
         self._revisions.close()
         with self._last_one:
             self._closed = True
             self._queue.put(None)
         self._thread.join()
+        self._readers.close()
         if snapshots:
             try:
                 self._keep_all()
@@ -151,19 +145,25 @@ class Writer:
                 messages.append(self._queue.get())
             going &= None not in messages
             wanted = self._wanted(messages)
-            # In order of experiments, so that two processes never wait for each other's locks.
-            self._turn(sorted((r for r in wanted if not r.alone), key=lambda request: request.experiment))
-            for request in wanted:
-                if request.alone:
-                    self._turn([request])
+            try:
+                # In order of experiments, so that two processes never wait for each other's locks.
+                self._turn(sorted((r for r in wanted if not r.alone), key=lambda request: request.experiment))
+                for request in wanted:
+                    if request.alone:
+                        self._turn([request])
+            except Exception:  # this thread must not end
+                log.exception("a turn failed in a way that it must not")
+                parked = [id(request.answer) for requests in self._parked.values() for request in requests]
+                _refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
 
-    def _wanted(self, messages: list[_Request | _Read | None]) -> list[_Request]:
-        """The requests that may be carried out now."""
+    def _wanted(self, messages: list[_Request | Read | None]) -> list[_Request]:
+        """The requests that may be carried out now; first those that have waited for a log."""
         wanted: list[_Request] = []
         for message in messages:
-            if isinstance(message, _Read):
+            if isinstance(message, Read):
                 wanted += self._go_on_from(message)
-            elif message is not None and message.answer.set_running_or_notify_cancel():
+        for message in messages:
+            if isinstance(message, _Request) and message.answer.set_running_or_notify_cancel():
                 wanted.append(message)
         return wanted
 
@@ -174,83 +174,80 @@ class Writer:
         if not requests:
             return
         try:
-            answers = self._commit(requests)
-        except Exception as error:
-            self._engine.forget(request.experiment for request in requests)  # what was folded was not written
-            if not isinstance(error, ServiceError):
-                log.exception("a turn of %d requests failed", len(requests))
-                error = ServiceError("something unexpected went wrong; nothing was changed.")
-                if len(requests) > 1:  # one of them is to blame; the others shall not suffer
-                    for request in requests:
-                        self._turn([request._replace(alone=True)])
-                    return
-            answers = [(request, error) for request in requests]
+            turn, answers, behind = self._commit(requests)
+        except ServiceError as error:
+            _refuse(requests, error)
+        except Exception:
+            log.exception("a turn of %d requests failed", len(requests))
+            if len(requests) > 1:  # one of them is to blame; the others shall not suffer
+                for request in requests:
+                    self._turn([request._replace(alone=True)])
+            else:
+                _refuse(requests, ServiceError(FAULT))
+        else:
+            self._committed(turn, answers)
+            for id_ in behind:
+                self._put_off(id_, [request for request in requests if request.experiment == id_])
+
+    def _commit(self, requests: list[_Request]) -> tuple[Turn, list[tuple[_Request, Any]], list[str]]:
+        """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
+        turn = None
+        try:
+            with self.store.write() as session:
+                turn = Turn(self._engine, session, self._clock())
+                experiments = dict.fromkeys(request.experiment for request in requests)
+                behind = [id_ for id_ in experiments if self._tries.get(id_, 0) < MOST_TRIES and not turn.meet(id_)]
+                answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
+                turn.finish()
+        except BaseException:
+            if turn is not None:
+                self._engine.forget(turn.changed)  # what was folded was not written
+            raise
+        return turn, answers, behind
+
+    def _committed(self, turn: Turn, answers: list[tuple[_Request, Any]]) -> None:
+        """What follows on a commit; whatever fails here, the answers stand."""
+        self.turns += 1
+        self.events_written += turn.events_taken
         for request, answer in answers:
+            self._tries.pop(request.experiment, None)
             if isinstance(answer, Exception):
                 request.answer.set_exception(answer)
             else:
                 request.answer.set_result(answer)
-        if self.turns.bit_count() == 1:
-            self._tidy_up()
-
-    def _commit(self, requests: list[_Request]) -> list[tuple[_Request, Any]]:
-        """One transaction; the answers of those whose state was at hand. The others are put off until it is."""
-        with self.store.write() as session:
-            turn = Turn(self._engine, session, self._clock())
-            experiments = dict.fromkeys(request.experiment for request in requests)
-            behind = [id_ for id_ in experiments if self._tries.get(id_, 0) < MOST_TRIES and not turn.meet(id_)]
-            answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
-            turn.finish()
-        self.turns += 1
-        self.events_written += turn.events_taken
-        self._revisions.look_after(turn)
-        for id_ in experiments:
-            if id_ in behind:
-                self._put_off(id_, [request for request in requests if request.experiment == id_])
-            else:
-                self._tries.pop(id_, None)
-        return answers
+        try:
+            self._revisions.look_after(turn)
+            if self.turns.bit_count() == 1:
+                self._tidy_up()
+        except Exception:
+            log.exception("something failed after a commit; the next turn tries it again")
 
     # ---- logs that must be read first -----------------------------------------------------------------------------
 
     def _put_off(self, id_: str, requests: list[_Request]) -> None:
-        """Have a log read beside the turns, and without its lock: neither other experiments nor processes wait."""
+        """Have a log read; until then its requests wait."""
         self._parked[id_] = requests
         self._tries[id_] = self._tries.get(id_, 0) + 1
-        state = self._engine.states.pop(id_, None)
-        threading.Thread(target=self._read, args=(id_, state), name="conebandit-reader", daemon=True).start()
+        self._readers.read(id_, self._engine.states.pop(id_, None))
 
-    def _read(self, id_: str, state: State | None) -> None:
-        head = None
-        try:
-            with self._look() as session:
-                head = session.head(id_)
-            found = _Read(id_, come_near(self._look, id_, state), head)
-        except Exception as error:
-            if not isinstance(error, ServiceError):
-                log.exception("the log of %s could not be read", id_)
-            found = _Read(id_, error, head)
-        self._queue.put(found)
-
-    def _look(self) -> AbstractContextManager[Session]:
-        if self._closed:
-            raise UnavailableError(CLOSING)
-        return self.store.read()
-
-    def _go_on_from(self, read: _Read) -> list[_Request]:
+    def _go_on_from(self, read: Read) -> list[_Request]:
         """Use what was read; the requests that have waited for it."""
         waiting = self._parked.pop(read.experiment)
         if isinstance(read.found, State):
             self._engine.states[read.experiment] = read.found
-        elif isinstance(read.found, CorruptionError) and read.head is not None:
+            return waiting
+        self._tries.pop(read.experiment, None)
+        if isinstance(read.found, CorruptionError) and read.head is not None:
             self._engine.damaged[read.experiment] = read.head, str(read.found)
-        elif isinstance(read.found, Exception):
-            unexpected = ServiceError("something unexpected went wrong; nothing was changed.")
-            error = read.found if isinstance(read.found, ServiceError) else unexpected
-            for request in waiting:
-                request.answer.set_exception(error)
+        elif read.found is not None:
+            _refuse(waiting, read.found)
             return []
         return waiting
+
+
+def _refuse(requests: list[_Request], error: ServiceError) -> None:
+    for request in requests:
+        request.answer.set_exception(error)
 
 
 def _carry_out(request: _Request, turn: Turn) -> Any:
