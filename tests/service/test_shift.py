@@ -85,7 +85,7 @@ def test_a_request_that_had_to_wait_does_not_start_over(make, monkeypatch):
     monkeypatch.setattr(ShiftMonitor, "update_many", lambda self, x: fed.append(len(x)) or update(self, x))
     watch = ShiftWatch(run.store)
     watch.report("checkout")
-    gate = watch._lock = Gate(watch._lock)
+    gate = watch._locks["checkout"] = Gate(watch._locks["checkout"])
     slow = threading.Thread(target=lambda: answers.append(watch.report("checkout")), name="slow")
     slow.start()
     assert gate.arrived.wait(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query
@@ -62,7 +63,7 @@ def add_reading(app: FastAPI, shared: Shared) -> None:
         limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100,
     ) -> dict[str, Any]:
         """A page of the log; ask again with ``after`` set to ``next``."""
-        answer: dict[str, Any] = await shared.read(_events, shared.store, experiment, after, limit)
+        answer: dict[str, Any] = await shared.read_long("events", _events, shared.store, experiment, after, limit)
         return answer
 
     @look.get("/experiments/{experiment}/export", response_class=StreamingResponse)
@@ -70,14 +71,14 @@ def add_reading(app: FastAPI, shared: Shared) -> None:
         experiment: ExperimentId, kind: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl"
     ) -> StreamingResponse:
         """The log (JSON lines), or a table of decisions with their outcomes (CSV, Parquet)."""
-        parts = await shared.read(export, shared.store, experiment, kind)
+        parts = await shared.read_long("export", export, shared.store, experiment, kind)
         name = f'attachment; filename="{experiment}.{kind}"'
-        return StreamingResponse(parts, media_type=FORMATS[kind], headers={"content-disposition": name})
+        return StreamingResponse(_sent(shared, parts), media_type=FORMATS[kind], headers={"content-disposition": name})
 
     @look.get("/experiments/{experiment}/shift")
     async def shift(experiment: ExperimentId) -> dict[str, Any]:
         """Whether the law of the contexts has changed since the beginning."""
-        answer: dict[str, Any] = await shared.read(shared.shift.report, experiment)
+        answer: dict[str, Any] = await shared.read_long("shift", shared.shift.report, experiment)
         return answer
 
     app.include_router(look)
@@ -114,6 +115,12 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, 
         page = session.events(experiment, after, limit=limit)
     rows = [{"seq": e.seq, "kind": e.kind, "check": e.check, "body": e.body} for e in page]
     return {"events": rows, "next": page[-1].seq if page else after}
+
+
+async def _sent(shared: Shared, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """The parts of an export. While one is on its way to a caller who reads slowly, no thread waits."""
+    while (part := await shared.read_long("export", next, parts, None)) is not None:
+        yield part
 
 
 def _context(text: str) -> dict[str, Any]:

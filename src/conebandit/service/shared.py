@@ -21,7 +21,10 @@ from conebandit.service.shift import ShiftWatch
 from conebandit.service.store import KeyRow, Store
 from conebandit.service.writer import Writer
 
-KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works no longer than that
+KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works until they have been read again
+# How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that those who
+# read little, as every request may have to for its key, find one.
+LONG_READS = {"shift": 4, "export": 8, "events": 4}
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
@@ -37,27 +40,32 @@ class Shared:
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
         self.metrics = Metrics()
-        self._keys: list[KeyRow] = []
-        self._keys_read = -KEYS_FOR
+        self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in LONG_READS.items()}
+        self._keys: list[KeyRow] | None = None
+        self._keys_read = 0.0
+        self._reading_keys = asyncio.Lock()
 
     async def ask(self, experiment: str, work: Callable[[Turn], Any]) -> Any:
         """Have the writer do something, and wait for its commit."""
         return await asyncio.wrap_future(self.writer.submit(experiment, work))
 
     async def read(self, work: Callable[..., Any], *args: Any) -> Any:
-        """Do something that reads the store, beside the writer."""
+        """Do something short that reads the store, beside the writer."""
         return await run_in_threadpool(work, *args)
+
+    async def read_long(self, kind: str, work: Callable[..., Any], *args: Any) -> Any:
+        """Do something that may take a while; ``kind`` is one of ``LONG_READS``."""
+        async with self._long_reads[kind]:
+            return await run_in_threadpool(work, *args)
 
     async def check(self, request: Request, scope: str) -> None:
         """Let the request pass if its key has the scope, or if there are no keys and only this machine can ask."""
-        if time.monotonic() - self._keys_read > KEYS_FOR:
-            self._keys = await self.read(self._read_keys)
-            self._keys_read = time.monotonic()
-        if not self._keys and not self.reachable:
+        kept = await self._known_keys()
+        if not kept and not self.reachable:
             self._refuse_other_pages(request)
             return
         given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        found = keys.find_key(self._keys, given)
+        found = keys.find_key(kept, given)
         if found is None:
             raise HTTPException(401, "a valid API key is needed, as header 'X-API-Key' or 'Authorization: Bearer ...'.")
         if not keys.may(found, scope):
@@ -77,6 +85,19 @@ class Shared:
             )
         if origin is not None and origin.partition("://")[2] != host:
             raise HTTPException(403, "without API keys no page of another origin may ask.")
+
+    async def _known_keys(self) -> list[KeyRow]:
+        """The keys. Whoever finds them old reads them; meanwhile the others go on with those that they have."""
+        if self._keys is None or (self._keys_are_old() and not self._reading_keys.locked()):
+            async with self._reading_keys:
+                if self._keys is None or self._keys_are_old():  # nobody has read them while we waited
+                    begun = time.monotonic()
+                    self._keys = await self.read(self._read_keys)
+                    self._keys_read = begun
+        return self._keys
+
+    def _keys_are_old(self) -> bool:
+        return time.monotonic() - self._keys_read > KEYS_FOR
 
     def _read_keys(self) -> list[KeyRow]:
         with self.store.read() as session:

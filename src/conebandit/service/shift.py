@@ -38,16 +38,17 @@ class ShiftWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}  # one for each experiment: a long log keeps only its own waiting
         self._watched: dict[str, _Watched] = {}
 
     def report(self, experiment_id: str) -> dict[str, Any]:
         """What the monitor says now."""
-        with self._lock:  # before the head is read: it must not lie before what somebody else has seen meanwhile
+        with self._store.read() as session:
+            _head(session, experiment_id)  # no lock for what is not there
+        # Before the head is read again: it must not lie before what somebody else has seen meanwhile.
+        with self._locks.setdefault(experiment_id, threading.Lock()):
             with self._store.read() as session:
-                head = session.head(experiment_id)
-                if head is None:
-                    raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+                head = _head(session, experiment_id)
                 watched = self._watched.get(experiment_id)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
@@ -58,6 +59,13 @@ class ShiftWatch:
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)
             return _describe(watched.monitor, watched.names)
+
+
+def _head(session: Session, experiment_id: str) -> Head:
+    head = session.head(experiment_id)
+    if head is None:
+        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    return head
 
 
 def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
