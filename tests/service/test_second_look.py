@@ -1,17 +1,22 @@
 """What a second look at the service found, and what it asked to be shown."""
 
 import asyncio
+import contextlib
+import queue
 import threading
 import time
+from types import SimpleNamespace
 
 import httpx
 import pytest
 
 from conebandit.service import shared, tables
 from conebandit.service.api import create_app
+from conebandit.service.postgres import PostgresStore
 from conebandit.service.server import serving
 from conebandit.service.shift import ShiftWatch
-from conebandit.service.store import open_store
+from conebandit.service.sqlite import READING
+from conebandit.service.store import MOST_IDLE, open_store
 from conebandit.service.writer import Writer
 from tests.service.test_engine import Driver
 
@@ -20,7 +25,7 @@ POOL = 40  # threads that anyio has for all
 
 
 @pytest.fixture
-def address(tmp_path, declaration):
+def begun(tmp_path, declaration):
     """Where a store with an experiment is, which has 20 decisions."""
     where = str(tmp_path / "log.db")
     store = open_store(where)
@@ -34,7 +39,7 @@ def address(tmp_path, declaration):
 # ---- long reads, and the threads that everybody shares ---------------------------------------------------------------
 
 
-def test_however_many_ask_for_the_shift_decisions_go_on(address, monkeypatch):
+def test_however_many_ask_for_the_shift_decisions_go_on(begun, monkeypatch):
     opened, held = threading.Event(), []
     report = ShiftWatch.report
     monkeypatch.setattr(ShiftWatch, "report", lambda *given: held.append(given) or (opened.wait(30) and report(*given)))
@@ -55,12 +60,12 @@ def test_however_many_ask_for_the_shift_decisions_go_on(address, monkeypatch):
                 opened.set()
             return made.status_code, page.status_code, {answer.status_code for answer in await asyncio.gather(*asked)}
 
-    with serving(address) as url:
+    with serving(begun) as url:
         assert asyncio.run(crowd(url)) == (200, 200, {200})
 
 
-def test_the_shift_of_one_experiment_does_not_wait_for_another(address, declaration):
-    store = open_store(address)
+def test_the_shift_of_one_experiment_does_not_wait_for_another(begun, declaration):
+    store = open_store(begun)
     other = Driver(store, "other")
     other.create({**declaration, "id": "other"})
     watch = ShiftWatch(store)
@@ -92,9 +97,9 @@ async def _get(app, path, send):
     await app(scope, receive, send)
 
 
-def test_whoever_does_not_read_an_export_holds_no_thread(address, monkeypatch):
+def test_whoever_does_not_read_an_export_holds_no_thread(begun, monkeypatch):
     monkeypatch.setattr(tables, "PART", 100)
-    writer = Writer(open_store(address))
+    writer = Writer(open_store(begun))
     app = create_app(writer, reachable=False)
 
     async def crowd():
@@ -123,8 +128,8 @@ def test_whoever_does_not_read_an_export_holds_no_thread(address, monkeypatch):
     assert content.count(b"\n") == 1 + 21 + 1
 
 
-def test_keys_are_read_by_one_and_the_others_go_on(address, monkeypatch):
-    with serving(address) as url, httpx.Client(base_url=url, timeout=10) as client:
+def test_keys_are_read_by_one_and_the_others_go_on(begun, monkeypatch):
+    with serving(begun) as url, httpx.Client(base_url=url, timeout=10) as client:
         assert client.get("/experiments").status_code == 200
         opened, reading, reads = threading.Event(), threading.Event(), []
         read = shared.Shared._read_keys
@@ -144,3 +149,48 @@ def test_keys_are_read_by_one_and_the_others_go_on(address, monkeypatch):
         assert len(reads) == 1
         opened.set()
         first.join()
+
+
+# ---- connections -----------------------------------------------------------------------------------------------------
+
+
+class Unhurried(queue.LifoQueue):
+    """Two who find out together that something is in it get one each, or one of them finds that it is gone."""
+
+    def empty(self):
+        found = super().empty()
+        time.sleep(0.02)
+        return found
+
+
+def test_idle_connections_can_be_dropped_by_several_at_once():
+    store, closed, errors = PostgresStore.__new__(PostgresStore), [], []
+    store._idle = Unhurried()
+    for number in range(3):
+        raw = SimpleNamespace(close=lambda number=number: closed.append(number))
+        store._idle.put(SimpleNamespace(raw=raw))
+
+    def drop():
+        try:
+            store._drop_idle()
+        except queue.Empty as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=drop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (errors, sorted(closed)) == ([], [0, 1, 2])
+
+
+def test_after_a_rush_few_connections_stay(address):
+    store = open_store(address)
+    with contextlib.ExitStack() as rush:
+        sessions = [rush.enter_context(store.read()) for _ in range(MOST_IDLE + 4)]
+        assert len(sessions) == MOST_IDLE + 4
+    idle = store._idle if isinstance(store, PostgresStore) else store._idle[READING]
+    assert idle.qsize() == MOST_IDLE
+    with store.read() as session:
+        assert session.experiments() == []
+    store.close()

@@ -10,14 +10,14 @@ import queue
 import selectors
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 import psycopg.conninfo
 
 from conebandit.service.errors import NotFoundError, UnavailableError
-from conebandit.service.store import SCHEMA, Session
+from conebandit.service.store import MOST_IDLE, SCHEMA, Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
@@ -120,7 +120,7 @@ class PostgresStore:
 
     def __init__(self, address: str, *, create: bool = True) -> None:
         self._address = address
-        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue(MOST_IDLE)
         try:
             self._make_tables(create=create)
         except UnavailableError as error:
@@ -175,13 +175,21 @@ class PostgresStore:
                 if connection.raw.closed:
                     self._drop_idle()  # the others were lost with it
                 else:
-                    self._idle.put(connection)
+                    self._keep_idle(connection)
         except psycopg.Error as error:
             raise UnavailableError(f"the database did not answer ({type(error).__name__}); try again.") from error
 
+    def _keep_idle(self, connection: _Connection) -> None:
+        try:
+            self._idle.put_nowait(connection)
+        except queue.Full:
+            connection.raw.close()
+
     def _drop_idle(self) -> None:
-        while not self._idle.empty():
-            self._idle.get_nowait().raw.close()
+        """Close those that are idle; others may do so, or take one, at the same time."""
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().raw.close()
 
     def close(self) -> None:
         """Close the idle connections; nobody may be using the store."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
-from conebandit.service.store import SCHEMA, Session
+from conebandit.service.store import MOST_IDLE, SCHEMA, Session
 
 WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
 PATIENCE = 10.0  # seconds to wait for another process that writes
@@ -51,7 +51,9 @@ class SqliteStore:
         if not create and not Path(path).exists():
             raise NotFoundError(f"there is no store at {path}.")
         self._path = path
-        self._idle: dict[int, queue.LifoQueue[_Connection]] = {c: queue.LifoQueue() for c in (WRITING, READING)}
+        self._idle: dict[int, queue.LifoQueue[_Connection]] = {
+            cache: queue.LifoQueue(MOST_IDLE) for cache in (WRITING, READING)
+        }
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -95,7 +97,10 @@ class SqliteStore:
             try:
                 yield connection
             finally:
-                self._idle[cache].put(connection)
+                try:
+                    self._idle[cache].put_nowait(connection)
+                except queue.Full:
+                    connection.raw.close()
         except sqlite3.OperationalError as error:
             raise UnavailableError(f"the database {self._path} did not answer: {error}.") from error
         except sqlite3.DatabaseError as error:

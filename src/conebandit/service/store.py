@@ -12,6 +12,7 @@ from conebandit.service.errors import ConflictError, CorruptionError, InvalidErr
 from conebandit.service.events import START, Event, check
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
+MOST_IDLE = 8  # connections that are kept for whoever comes next; after a rush the others are closed
 
 SCHEMA = {  # what is made if it is missing
     "experiments": """CREATE TABLE IF NOT EXISTS experiments (
