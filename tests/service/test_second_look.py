@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from conebandit.service import shared, tables
+from conebandit.service import engine, shared, tables
 from conebandit.service.api import create_app
 from conebandit.service.postgres import PostgresStore
 from conebandit.service.server import serving
@@ -194,3 +194,44 @@ def test_after_a_rush_few_connections_stay(address):
     with store.read() as session:
         assert session.experiments() == []
     store.close()
+
+
+# ---- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def _snapshots(store):
+    with store.read() as session:
+        heads = [tuple(row) for row in session._run("SELECT seq, complete FROM snapshot_heads ORDER BY seq")]
+        return session.snapshots("checkout"), heads
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
+def test_a_snapshot_that_was_begun_at_the_last_event_is_kept_in_the_end(store, declaration, monkeypatch, killed):
+    monkeypatch.setattr(engine, "SNAPSHOT_EVERY", 10)
+    run = Driver(store)
+    run.create(declaration)
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
+    assert _snapshots(store) == ([], [(21, 0)])
+    if killed:
+        run.engine = engine.Engine()
+    run.snapshot()
+    assert _snapshots(store) == ([21], [(21, 1)])
+    assert run.digest() == Driver(store).digest()
+    run.snapshot()
+    assert _snapshots(store) == ([21], [(21, 1)])
+
+
+def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
+    run = Driver(store)
+    run.engine = engine.Engine(most_replayed=0)  # corrections are somebody else's task
+    run.create(declaration)
+    run.ask("one")
+    run.tell("one", revenue=1.0)
+    run.tell("one", revenue=2.0)
+    with store.write() as session:
+        assert session.begin_snapshot("checkout", 4)
+        assert session.add_snapshot_part("checkout", 4, 0, b"of the revision")
+    run.snapshot()
+    assert _snapshots(store) == ([], [(4, 0)])
+    with store.read() as session:
+        assert list(session.snapshot("checkout", 4)) == [b"of the revision"]

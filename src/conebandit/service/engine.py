@@ -319,11 +319,20 @@ class Turn:
         state = self._state(experiment_id)
         seq = state.head.seq
         self._write(experiment_id)
-        if state.kept != seq and seq in self.session.snapshots(experiment_id):
-            self.session.drop_snapshots(experiment_id, seq, seq)  # we could not use it: another version's, most likely
+        if self._is_of_no_use(state, seq):
+            self.session.drop_snapshots(experiment_id, seq, seq)
+            self._engine.pending.pop(experiment_id, None)
         if self.session.save_snapshot(experiment_id, seq, state.to_parts()):
             state.kept = seq
             self._forget_old_snapshots(experiment_id)
+
+    def _is_of_no_use(self, state: State, seq: int) -> bool:
+        """Whether a snapshot at the head, if there is one, can make way for ours."""
+        if seq in self.session.snapshots(state.experiment.id):
+            return state.kept != seq  # we could not use it: another version's, most likely
+        # Nobody may be left to complete it; if somebody is, he notices. One that a revision has begun must stay, since
+        # it will be taken for a state with the new view.
+        return state.pending is None
 
     def _forget_old_snapshots(self, experiment_id: str) -> None:
         """Those before the latest few, and those that nobody completed."""
