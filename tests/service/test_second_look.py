@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from conebandit.service import engine, shared, tables
+from conebandit.service import engine, experiment, shared, tables
 from conebandit.service.api import create_app
+from conebandit.service.errors import ConflictError
 from conebandit.service.postgres import PostgresStore
 from conebandit.service.server import serving
 from conebandit.service.shift import ShiftWatch
@@ -235,3 +236,18 @@ def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
     assert _snapshots(store) == ([], [(4, 0)])
     with store.read() as session:
         assert list(session.snapshot("checkout", 4)) == [b"of the revision"]
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration, monkeypatch):
+    run = Driver(store)
+    run.create(declaration)  # 3 arms, 2 metrics, 3 coordinates
+    monkeypatch.setattr(experiment, "MOST_ESTIMATES", 4 * 2 * 3**2)
+    run.add_arm("fourth")
+    with pytest.raises(ConflictError, match=r"arm 'fifth' cannot be added: .* at most 72; got 5 x 2 x 3\^2"):
+        run.add_arm("fifth")
+    assert len(run.describe()["arms"]) == 4
+    run.retire_arm("new")
+    assert len(run.add_arm("fifth")["arms"]) == 5

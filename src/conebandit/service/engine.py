@@ -11,7 +11,7 @@ from conebandit._version import __version__
 from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
 from conebandit.service.events import Event, Kind, new_id, seal
-from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode
+from conebandit.service.experiment import MOST_ARMS, Experiment, as_arm_name, as_mode, check_estimates
 from conebandit.service.registry import Served
 from conebandit.service.snapshots import Pending
 from conebandit.service.state import Reports, State, follow, rebuild, start
@@ -135,6 +135,10 @@ class Turn:
             return self.describe(experiment_id)
         if len(state.arms) >= MOST_ARMS:
             raise ConflictError(f"there are {len(state.arms)} arms, and {MOST_ARMS} is the limit.")
+        try:
+            check_estimates(sum(state.arms.values()) + 1, len(state.experiment.metrics), state.experiment.dim)
+        except InvalidError as error:
+            raise ConflictError(f"arm {name!r} cannot be added: {error}") from None
         self._append(state, "arm_added", None, {"arm": name})
         return self.describe(experiment_id)
 

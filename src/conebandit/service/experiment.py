@@ -176,7 +176,7 @@ class Experiment:
         arms = _names(given.get("arms"), "arms", most=MOST_ARMS)
         metrics = _metrics(given.get("metrics"))
         columns = _columns(given.get("context", []))
-        _check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
+        check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
         policy = _policy(given.get("policy", {}))
         _check_settings(policy)
         name = policy.pop("name", "ConeTree")
@@ -349,7 +349,17 @@ def _column(given: Any, where: str) -> Column:
     )
 
 
-def _check_estimates(arms: int, metrics: int, coordinates: int) -> None:
+def check_estimates(arms: int, metrics: int, coordinates: int) -> None:
+    """Refuse what would need too much memory; arms that are retired need none.
+
+    Examples
+    --------
+    >>> check_estimates(arms=25, metrics=16, coordinates=100)
+    >>> check_estimates(arms=26, metrics=16, coordinates=100)
+    Traceback (most recent call last):
+        ...
+    conebandit.service.errors.InvalidError: arms, metrics and context are too large together: ...
+    """
     if arms * metrics * coordinates**2 > MOST_ESTIMATES:
         raise InvalidError(
             f"arms, metrics and context are too large together: arms x metrics x coordinates^2 must be at most "
