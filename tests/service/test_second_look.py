@@ -251,3 +251,21 @@ def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration
     assert len(run.describe()["arms"]) == 4
     run.retire_arm("new")
     assert len(run.add_arm("fifth")["arms"]) == 5
+
+
+def test_changed_events_are_not_shown(begun):
+    with serving(begun) as url, httpx.Client(base_url=f"{url}/experiments/checkout", timeout=10) as client:
+
+        def page(after, limit=5):
+            return client.get("/events", params={"after": after, "limit": limit})
+
+        for after in (0, 1, 16, 20):
+            seqs = [event["seq"] for event in page(after).json()["events"]]
+            assert seqs == list(range(after + 1, min(after + 5, 21) + 1))
+        assert [page(after).json() for after in (21, 50)] == [{"events": [], "next": n} for n in (21, 50)]
+        with contextlib.closing(open_store(begun)) as store, store.write() as session:
+            session._run("UPDATE events SET body = replace(body, 'phone', 'desk') WHERE seq = 8")
+            session._run("DELETE FROM events WHERE seq IN (15, 21)")
+        statuses = {after: page(after).status_code for after in (0, 2, 3, 7, 8, 9, 10, 14, 15, 16, 20)}
+        bad = {3, 7, 10, 14, 15, 20}  # the changed one is on the page, or one is missing from it or before it
+        assert statuses == {after: 500 if after in bad else 200 for after in statuses}

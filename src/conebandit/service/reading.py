@@ -10,9 +10,10 @@ from fastapi import FastAPI, Query
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
 from conebandit.service.errors import InvalidError, NotFoundError
+from conebandit.service.events import START, Event
 from conebandit.service.metrics import FORMAT
 from conebandit.service.shared import ExperimentId, Shared, guarded
-from conebandit.service.store import Store
+from conebandit.service.store import Head, Store
 from conebandit.service.tables import FORMATS, export
 
 MOST_EVENTS = 1000  # of a page
@@ -110,9 +111,14 @@ def _list(store: Store) -> list[str]:
 
 def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, Any]:
     with store.read() as session:
-        if session.head(experiment) is None:
+        head = session.head(experiment)
+        if head is None:
             raise NotFoundError(f"there is no experiment {experiment!a}.")
-        page = session.events(experiment, after, limit=limit)
+        page: list[Event] = []
+        if after < head.seq:
+            before = session.events(experiment, after - 1, after)
+            start = Head(after, before[0].check if before else START)
+            page = next(session.checked(experiment, start, head, limit))
     rows = [{"seq": e.seq, "kind": e.kind, "check": e.check, "body": e.body} for e in page]
     return {"events": rows, "next": page[-1].seq if page else after}
 
