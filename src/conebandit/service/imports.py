@@ -47,7 +47,10 @@ def _fold_in(scratch: Store, experiment_id: str, events: Iterator[Event]) -> Hea
             session.append(experiment_id, page)
         head = session.head(experiment_id)
         assert head is not None  # just made
-        rebuild(session, experiment_id, head, snapshots=False)
+        try:
+            rebuild(session, experiment_id, head, snapshots=False)
+        except (LookupError, TypeError, ValueError) as error:  # in what is looked up before the log is folded
+            raise CorruptionError(f"{experiment_id}: the log leads to no state: {error!r}.") from None
     return head
 
 

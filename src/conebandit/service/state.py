@@ -23,6 +23,7 @@ from conebandit.service.windows import Windows, deadline
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
 FORMAT = 2  # of snapshots
+LATEST = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates
 NEAR = 50  # events that may be left to fold within a turn
 
 
@@ -96,6 +97,7 @@ class State:
             For a report: all those on its decision, up to this one or to the view, whichever is later.
         """
         body = event.body
+        _check_order(event, body["at"], self.at)
         self.head, self.at = Head(event.seq, event.check), body["at"]
         self.close_windows(self.at, event.seq, session)
         if event.kind == "decided":
@@ -218,6 +220,17 @@ class State:
             sum_.update(f"{name} {array.dtype} {array.shape}".encode())
             sum_.update(np.ascontiguousarray(array).data)
         return sum_.hexdigest()
+
+
+def _check_order(event: Event, at: Any, before: int) -> None:
+    """Whether an event can be where it is: a log may come from elsewhere, and seals say only that nobody changed it."""
+    if (event.kind == "created") != (event.seq == 1):
+        raise CorruptionError(f"event {event.seq} ({event.kind}): a log begins with its declaration and has no other.")
+    if type(at) is not int or not before <= at <= LATEST:
+        raise CorruptionError(
+            f"event {event.seq} ({event.kind}): 'at' must be whole milliseconds since 1970, at most {LATEST} and not "
+            f"before the event before it; got {ascii(at)[:40]}."
+        )
 
 
 def _number(seed: int, key: str) -> int:
@@ -359,6 +372,7 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
             return state
     arms = dict.fromkeys(experiment.arms, True)
     for event in events[1:]:
+        _check_order(event, event.body["at"], 0)
         arms[event.body["arm"]] = event.kind == "arm_added"
     return State(experiment, tuple(name for name, active in arms.items() if active), view)
 
