@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import queue
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -318,3 +319,22 @@ def test_a_log_of_the_last_millisecond_can_be_used(store, declaration):
     run = Driver(store)
     assert run.ask("one")["arm"] == "old"
     assert b"9999-12-31T23:59:59" in b"".join(tables.export(store, "checkout", "csv"))
+
+
+# ---- addresses and headers -------------------------------------------------------------------------------------------
+
+
+def _has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+def test_an_address_of_ipv6_is_in_brackets(begun):
+    with serving(begun, host="::1") as url:
+        assert url.startswith("http://[::1]:")
+        assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}

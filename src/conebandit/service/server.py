@@ -68,7 +68,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
         while not server.started and thread.is_alive():
             time.sleep(0.001)
         try:
-            yield f"http://{host}:{listener.getsockname()[1]}"
+            yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
             thread.join()
