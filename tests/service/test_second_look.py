@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from conebandit.service import engine, experiment, shared, tables
+from conebandit.service import engine, experiment, keys, shared, tables
 from conebandit.service.api import create_app
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.events import START, seal
@@ -338,3 +338,12 @@ def test_an_address_of_ipv6_is_in_brackets(begun):
     with serving(begun, host="::1") as url:
         assert url.startswith("http://[::1]:")
         assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
+
+
+def test_the_scheme_of_a_key_may_be_in_any_case(begun):
+    with contextlib.closing(open_store(begun)) as store, store.write() as session:
+        key = keys.create_key(session, "reader", ["read"])
+    with serving(begun) as url:
+        given = {f"{scheme} {key}": 200 for scheme in ("Bearer", "bearer", "BEARER")} | {f"Basic {key}": 401}
+        found = {v: httpx.get(f"{url}/experiments", headers={"authorization": v}).status_code for v in given}
+        assert found == given

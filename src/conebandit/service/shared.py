@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Annotated, Any
@@ -25,6 +26,7 @@ KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works unt
 # How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that those who
 # read little, as every request may have to for its key, find one.
 LONG_READS = {"shift": 4, "export": 8, "events": 4}
+BEARER = re.compile(r"^bearer +", re.IGNORECASE)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
@@ -64,7 +66,7 @@ class Shared:
         if not kept and not self.reachable:
             self._refuse_other_pages(request)
             return
-        given = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+        given = request.headers.get("x-api-key") or BEARER.sub("", request.headers.get("authorization", ""))
         found = keys.find_key(kept, given)
         if found is None:
             raise HTTPException(401, "a valid API key is needed, as header 'X-API-Key' or 'Authorization: Bearer ...'.")
