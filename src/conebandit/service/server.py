@@ -68,7 +68,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
         while not server.started and thread.is_alive():
             time.sleep(0.001)
         try:
-            yield f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+            yield _address(listener, host)
         finally:
             server.should_exit = True
             thread.join()
@@ -110,8 +110,7 @@ def _prepare(
         writer.close()
         listener.close()
         raise
-    name = f"[{host}]" if ":" in host else host
-    say(f"Serving on http://{name}:{listener.getsockname()[1]} (its pages: /docs); stop with Ctrl-C.")
+    say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
     app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
     config = uvicorn.Config(
         app,
@@ -123,6 +122,10 @@ def _prepare(
         timeout_graceful_shutdown=GRACE,
     )
     return uvicorn.Server(config), listener
+
+
+def _address(listener: socket.socket, host: str) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -22,7 +22,9 @@ from conebandit.service.shift import ShiftWatch
 from conebandit.service.store import KeyRow, Store
 from conebandit.service.writer import Writer
 
-KEYS_FOR = 1.0  # seconds for which keys are remembered; a revoked one works until they have been read again
+# Seconds for which keys are remembered, and for which others may go on with them while somebody reads them again: a
+# revoked key works for a second, or for five where the store takes that long to say so.
+KEYS_FOR, KEYS_AT_MOST = 1.0, 5.0
 # How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that those who
 # read little, as every request may have to for its key, find one.
 LONG_READS = {"shift": 4, "export": 8, "events": 4}
@@ -90,16 +92,17 @@ class Shared:
 
     async def _known_keys(self) -> list[KeyRow]:
         """The keys. Whoever finds them old reads them; meanwhile the others go on with those that they have."""
-        if self._keys is None or (self._keys_are_old() and not self._reading_keys.locked()):
+        busy = self._reading_keys.locked()
+        if self._keys is None or self._keys_are_older(KEYS_AT_MOST if busy else KEYS_FOR):
             async with self._reading_keys:
-                if self._keys is None or self._keys_are_old():  # nobody has read them while we waited
+                if self._keys is None or self._keys_are_older(KEYS_FOR):  # nobody has read them while we waited
                     begun = time.monotonic()
                     self._keys = await self.read(self._read_keys)
                     self._keys_read = begun
         return self._keys
 
-    def _keys_are_old(self) -> bool:
-        return time.monotonic() - self._keys_read > KEYS_FOR
+    def _keys_are_older(self, seconds: float) -> bool:
+        return time.monotonic() - self._keys_read > seconds
 
     def _read_keys(self) -> list[KeyRow]:
         with self.store.read() as session:
