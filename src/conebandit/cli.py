@@ -59,7 +59,9 @@ def bench(
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
     policy: Annotated[list[str] | None, typer.Option(help="Only this policy (repeat for more).")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only this environment (repeat for more).")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep runs of other policies that are in the folder.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep what is in the folder, except where a policy runs a task again.")
+    ] = False,
 ) -> None:
     """Compare policies over the suite of environments; prints and writes a leaderboard (JSON and Markdown)."""
     from conebandit.experiments import bench as runs  # noqa: PLC0415  (compiles many kernels)

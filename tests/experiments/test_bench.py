@@ -137,12 +137,13 @@ def test_what_the_results_claim_follows_from_their_runs():
         assert data["summary"][name] == {"geometric mean": pytest.approx(mean), "worst": pytest.approx(worst)}
 
 
-def test_runs_of_other_policies_can_be_kept(tmp_path):
+def test_runs_of_other_policies_and_tasks_can_be_kept(tmp_path):
     about = {"command": "c", "date": "d", "machine": "m", "versions": {}, "horizon": 10, "seconds": 5}
     path = tmp_path / "leaderboard.json"
-    path.write_text(leaderboard.to_json([row("a", "binned", 0.1, 0.1), row("a", DEFAULT, 0.2, 0.1)], about))
+    earlier = [row("a", "binned", 0.1, 0.1), row("a", DEFAULT, 0.2, 0.1), row("b", DEFAULT, 0.4, 0.1)]
+    path.write_text(leaderboard.to_json(earlier, about))
     rows, told = leaderboard.join(path, [row("a", DEFAULT, 0.3, 0.1)], {**about, "seconds": 2})
-    assert [(r["policy"], r["play"]) for r in rows] == [(DEFAULT, 0.3), ("binned", 0.1)]
+    assert [(r["policy"], r["play"]) for r in rows] == [(DEFAULT, 0.3), ("binned", 0.1), (DEFAULT, 0.4)]
     assert told["seconds"] == 7
     assert "--keep for default" in told["command"]
     with pytest.raises(ValueError, match="another horizon or other seeds"):

@@ -159,15 +159,15 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, Any]]:
 
 
 def join(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> tuple[list[Row], dict[str, Any]]:
-    """New runs together with those of other policies on file, which must have been as long and as many."""
+    """New runs together with those on file of other policies or tasks, which must have been as long and as many."""
     earlier, told = read_rows(path)
     if told["horizon"] != about["horizon"] or {r["seed"] for r in earlier} != {r["seed"] for r in rows}:
         raise ValueError(
             f"runs in {path} have another horizon or other seeds than the new ones; they cannot be joined."
         )
-    new = {row["policy"] for row in rows}
-    kept = [row for row in earlier if row["policy"] not in new]
-    again = f"{told['command']}, then again with --keep for {', '.join(sorted(new))}"
+    new = {(row["policy"], row["task"]) for row in rows}
+    kept = [row for row in earlier if (row["policy"], row["task"]) not in new]
+    again = f"{told['command']}, then again with --keep for {', '.join(sorted({policy for policy, _ in new}))}"
     return [*rows, *kept], {**about, "command": again, "seconds": told["seconds"] + about["seconds"]}
 
 
