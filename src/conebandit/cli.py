@@ -71,6 +71,13 @@ def bench(
     tasks = _named(task, (*suite.SUITE, *suite.EXTRA), "--task") if task else suite.SUITE
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON
+    page, data = to / "leaderboard.md", to / "leaderboard.json"
+    try:
+        earlier = leaderboard.Earlier.read(data, horizon=horizon, seeds=seeds) if keep else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--keep") from None
+    for path in (page, data):
+        _make_room(path)
     start = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
@@ -84,17 +91,16 @@ def bench(
             done=lambda: progress.advance(bar),
         )
     about = leaderboard.describe(horizon, time.perf_counter() - start, quick=quick, seeds=seeds)
-    if keep:
-        rows, about = leaderboard.join(to / "leaderboard.json", rows, about)
-    to.mkdir(parents=True, exist_ok=True)
-    (to / "leaderboard.json").write_text(leaderboard.to_json(rows, about))
-    (to / "leaderboard.md").write_text(leaderboard.to_markdown(rows, about))
+    if earlier is not None:
+        rows, about = earlier.joined(rows, about)
+    data.write_text(leaderboard.to_json(rows, about))
+    page.write_text(leaderboard.to_markdown(rows, about))
     console = Console()
     for table in leaderboard.rich_tables(rows, console.width):
         console.print(table)
     for line in leaderboard.caution(leaderboard.standings(rows)):
         console.print(line)
-    console.print(f"Written: {to / 'leaderboard.json'} and {to / 'leaderboard.md'}, after {about['seconds']} s.")
+    console.print(f"Written: {data} and {page}, after {about['seconds']} s.")
 
 
 def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Sequence[Named]:
@@ -104,6 +110,20 @@ def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Seq
     if unknown:
         raise typer.BadParameter(f"there is no {unknown[0]!r}; choose from {', '.join(known)}.", param_hint=option)
     return [known[name] for name in names or known]
+
+
+def _make_room(path: Path) -> None:
+    """Make the folder of a file; ends the command, before any work is done, if the file cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"the folder {path.parent} cannot be made: {error.strerror}.", param_hint="--to"
+        ) from None
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
 
 
 @reproduce.callback()

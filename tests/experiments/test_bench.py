@@ -137,14 +137,70 @@ def test_what_the_results_claim_follows_from_their_runs():
         assert data["summary"][name] == {"geometric mean": pytest.approx(mean), "worst": pytest.approx(worst)}
 
 
+ABOUT = {"command": "c", "date": "d", "machine": "m", "versions": {}, "horizon": 10, "seconds": 5}
+
+
 def test_runs_of_other_policies_and_tasks_can_be_kept(tmp_path):
-    about = {"command": "c", "date": "d", "machine": "m", "versions": {}, "horizon": 10, "seconds": 5}
     path = tmp_path / "leaderboard.json"
-    earlier = [row("a", "binned", 0.1, 0.1), row("a", DEFAULT, 0.2, 0.1), row("b", DEFAULT, 0.4, 0.1)]
-    path.write_text(leaderboard.to_json(earlier, about))
-    rows, told = leaderboard.join(path, [row("a", DEFAULT, 0.3, 0.1)], {**about, "seconds": 2})
+    runs = [row("a", "binned", 0.1, 0.1), row("a", DEFAULT, 0.2, 0.1), row("b", DEFAULT, 0.4, 0.1)]
+    path.write_text(leaderboard.to_json(runs, ABOUT))
+    earlier = leaderboard.Earlier.read(path, horizon=10, seeds=1)
+    rows, told = earlier.joined([row("a", DEFAULT, 0.3, 0.1)], {**ABOUT, "seconds": 2})
     assert [(r["policy"], r["play"]) for r in rows] == [(DEFAULT, 0.3), ("binned", 0.1), (DEFAULT, 0.4)]
     assert told["seconds"] == 7
     assert "--keep for default" in told["command"]
-    with pytest.raises(ValueError, match="another horizon or other seeds"):
-        leaderboard.join(path, [row("a", DEFAULT, 0.3, 0.1)], {**about, "horizon": 11})
+
+
+@pytest.fixture
+def bench(tmp_path):
+    """The command in a folder of its own, with the shortest run there is."""
+    short = ["--seeds", "1", "--horizon", "6000", "--jobs", "1", "--policy", "random", "--task", "paper"]
+    return lambda *more: CliRunner().invoke(app, ["bench", *short, "--to", str(tmp_path / "to"), *more])
+
+
+def test_with_nothing_to_keep_all_runs_are_new(bench, tmp_path):
+    result = bench("--keep")
+    assert result.exit_code == 0, result.output
+    assert len(leaderboard.read_rows(tmp_path / "to/leaderboard.json")[0]) == 1
+
+
+@pytest.fixture
+def never_run(monkeypatch):
+    def run_suite(**_):
+        raise AssertionError("must be refused before the benchmark runs")
+
+    monkeypatch.setattr("conebandit.experiments.bench.run_suite", run_suite)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read as a leaderboard"),
+        ("[]", "cannot be read as a leaderboard"),
+        (json.dumps({**ABOUT, "horizon": 6000, "runs": [{"seed": 0}]}), "cannot be read as a leaderboard"),
+        (json.dumps({**ABOUT, "runs": [row("a", "b", 0.1, 0.1)]}), "another horizon or other seeds"),
+        (json.dumps({**ABOUT, "horizon": 6000, "runs": [row("a", "b", 0.1, 0.1, 1)]}), "another horizon or other"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_before_the_runs(bench, never_run, tmp_path, text, message):
+    (tmp_path / "to").mkdir()
+    path = tmp_path / "to/leaderboard.json"
+    path.write_text(text)
+    result = bench("--keep")
+    assert result.exit_code == 2, result.output
+    words = " ".join(result.output.split())
+    assert "Invalid value for --keep" in words
+    assert message in words
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("blocked", ["to", "to/leaderboard.md/"])
+def test_what_cannot_be_written_is_refused_before_the_runs(bench, never_run, tmp_path, blocked):
+    if blocked.endswith("/"):
+        (tmp_path / blocked).mkdir(parents=True)
+    else:
+        (tmp_path / blocked).write_text("a file")
+    for options in ([], ["--keep"]):
+        result = bench(*options)
+        assert result.exit_code == 2, result.output
+        assert "Invalid value for --to" in result.output

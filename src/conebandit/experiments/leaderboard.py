@@ -158,17 +158,39 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, Any]]:
     return data["runs"], about
 
 
-def join(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> tuple[list[Row], dict[str, Any]]:
-    """New runs together with those on file of other policies or tasks, which must have been as long and as many."""
-    earlier, told = read_rows(path)
-    if told["horizon"] != about["horizon"] or {r["seed"] for r in earlier} != {r["seed"] for r in rows}:
-        raise ValueError(
-            f"runs in {path} have another horizon or other seeds than the new ones; they cannot be joined."
-        )
-    new = {(row["policy"], row["task"]) for row in rows}
-    kept = [row for row in earlier if (row["policy"], row["task"]) not in new]
-    again = f"{told['command']}, then again with --keep for {', '.join(sorted({policy for policy, _ in new}))}"
-    return [*rows, *kept], {**about, "command": again, "seconds": told["seconds"] + about["seconds"]}
+@dataclass(frozen=True)
+class Earlier:
+    """Runs on file, and how they were made."""
+
+    rows: list[Row]
+    about: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path, *, horizon: int, seeds: int) -> Earlier | None:
+        """What :func:`to_json` wrote, checked to be as long and as many as the new runs; None if there is no file."""
+        if not path.exists():
+            return None
+        try:
+            rows, about = read_rows(path)
+            about["seconds"] = float(about["seconds"])
+            standings(rows)
+            found = {row["seed"] for row in rows}
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"{path} cannot be read as a leaderboard: {type(error).__name__}, {error}.") from None
+        if about["horizon"] != horizon or found != set(range(seeds)):
+            raise ValueError(
+                f"runs in {path} have another horizon or other seeds ({about['horizon']} rounds, {len(found)} seeds) "
+                f"than the new ones ({horizon} rounds, {seeds} seeds); they cannot be joined."
+            )
+        return cls(rows, about)
+
+    def joined(self, rows: Sequence[Row], about: Mapping[str, Any]) -> tuple[list[Row], dict[str, Any]]:
+        """New runs together with the earlier ones of other policies or tasks."""
+        new = {(row["policy"], row["task"]) for row in rows}
+        kept = [row for row in self.rows if (row["policy"], row["task"]) not in new]
+        again = f"{self.about['command']}, then again with --keep for {', '.join(sorted({name for name, _ in new}))}"
+        seconds = round(self.about["seconds"] + about["seconds"])
+        return [*rows, *kept], {**about, "command": again, "seconds": seconds}
 
 
 def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
