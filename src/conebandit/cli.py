@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from conebandit import __version__
 from conebandit.reproduce.table import Entry, gap_table
@@ -100,7 +101,7 @@ def bench(
         console.print(table)
     for line in leaderboard.caution(leaderboard.standings(rows)):
         console.print(line)
-    console.print(f"Written: {data} and {page}, after {about['seconds']} s.")
+    _say(console, f"Written: {data} and {page}, after {about['seconds']} s.", soft_wrap=True)
 
 
 def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Sequence[Named]:
@@ -150,7 +151,7 @@ def everything(
             step=lambda what: progress.update(task, advance=1, description=what),
         )
     _print_table(console, gap_table())
-    console.print(f"Done in {time.perf_counter() - start:.0f} s. Look at {path}", soft_wrap=True)
+    _say(console, f"Done in {time.perf_counter() - start:.0f} s. Look at {path}", soft_wrap=True)
 
 
 @reproduce.command()
@@ -199,8 +200,8 @@ def shift(
     _print_rows(console, "Columns, those that moved most first", report.rows())
     _print_rows(console, "Dissimilarity over the radius h, all columns together", report.curve_rows())
     for sentence in report.sentences():
-        console.print(f"- {sentence}", highlight=False, markup=False)
-    console.print(f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
+        _say(console, f"- {sentence}")
+    _say(console, f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
 
 
 @app.command()
@@ -233,10 +234,15 @@ def theory(
     _print_rows(console, "Slopes on log scales", rows)
     console.print(caption(preset, runs), highlight=False)
     for path in plots.save(plots.theory_figure(found, caption(preset, runs)), to / "theory"):
-        console.print(f"Look at {path}", soft_wrap=True)
+        _say(console, f"Look at {path}", soft_wrap=True)
 
 
 service.add_to(app)
+
+
+def _say(console: Console, text: str, *, soft_wrap: bool = False) -> None:
+    """Print a text as it is: names of columns and files may look like markup or emoji."""
+    console.print(Text(text), soft_wrap=soft_wrap)
 
 
 def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:
@@ -244,7 +250,7 @@ def _print_rows(console: Console, title: str, rows: list[list[str]]) -> None:
     for heading in rows[0]:
         view.add_column(heading)
     for row in rows[1:]:
-        view.add_row(*row)
+        view.add_row(*map(Text, row))
     console.print(view)
 
 

@@ -50,6 +50,17 @@ def test_one_column_and_no_shift(run, tmp_path, rng):
     assert "No column moved more than chance allows." in result.output
 
 
+def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path, rng):
+    folder = tmp_path / "[b]"
+    folder.mkdir()
+    names = ["[a]", "[/b]", "[bold]", ":star:"]
+    files = [write(folder / f"{name}.csv", names, rng.random((30, 4))) for name in ("[x]", "[y")]
+    result = run(*files, "--to", folder / "[red].html")
+    assert result.exit_code == 0, result.output
+    assert all(f" {name} " in result.output for name in names)
+    assert f"Look at {folder / '[red].html'}" in result.output
+
+
 def test_the_numbers_are_those_of_rho(rng):
     source, target = 10 + 5 * rng.random((300, 2)), 10 + 5 * rng.random((200, 2)) ** [1, 2]
     report = shift_report(Pair(("a", "b"), source, target, ()))
