@@ -61,3 +61,11 @@ def test_reproduce_cones_makes_the_same_files_every_time(run, tmp_path):
     assert (tmp_path / "a" / "cones.png").read_bytes().startswith(b"\x89PNG")
     for name in ("cones.png", "cones.svg"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("command", [("reproduce",), ("reproduce", "table"), ("reproduce", "cones"), ("theory",)])
+def test_a_file_where_a_folder_is_needed_is_refused(run, tmp_path, command):
+    (tmp_path / "taken").write_text("a file")
+    result = run(*command, "--to", tmp_path / "taken")
+    assert result.exit_code == 2, result.output
+    assert "Invalid value for --to" in result.output

@@ -74,11 +74,14 @@ def bench(
         seeds, horizon = 1, runs.QUICK_HORIZON
     page, data = to / "leaderboard.md", to / "leaderboard.json"
     try:
+        runs.check_horizon(tasks, horizon)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--horizon") from None
+    try:
         earlier = leaderboard.Earlier.read(data, horizon=horizon, seeds=seeds) if keep else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
-    for path in (page, data):
-        _make_room(path)
+    _make_room(page, data)
     start = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as progress:
@@ -113,18 +116,18 @@ def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Seq
     return [known[name] for name in names or known]
 
 
-def _make_room(path: Path) -> None:
-    """Make the folder of a file; ends the command, before any work is done, if the file cannot be written."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"the folder {path.parent} cannot be made: {error.strerror}.", param_hint="--to"
-        ) from None
-    if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
+def _make_room(*files: Path) -> None:
+    """Make the folders of these files; ends the command, before any work is done, if one cannot be written."""
+    for path in files:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"the folder {path.parent} cannot be made: {error.strerror}."
+            raise typer.BadParameter(problem, param_hint="--to") from None
+        if path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
 
 
 @reproduce.callback()
@@ -138,6 +141,8 @@ def everything(
     if context.invoked_subcommand is not None:
         return
     from conebandit.reproduce.everything import n_steps, reproduce_all  # noqa: PLC0415  (needs matplotlib, an extra)
+
+    _make_room(to / "index.html")
 
     console = Console()
     start = time.perf_counter()
@@ -155,14 +160,17 @@ def everything(
 
 
 @reproduce.command()
-def table(to: Annotated[Path | None, typer.Option("--to", help="Also write the table as CSV here.")] = None) -> None:
+def table(
+    to: Annotated[Path | None, typer.Option("--to", help="Folder for the table as CSV.")] = None,
+) -> None:
     """The gap table, beside the paper's figures; fails if an entry disagrees."""
+    if to is not None:
+        _make_room(to / "gap-table.csv")
     entries = gap_table()
     _print_table(Console(), entries)
     if to is not None:
         from conebandit.reproduce.everything import write_table  # noqa: PLC0415
 
-        to.mkdir(parents=True, exist_ok=True)
         typer.echo(write_table(entries, to))
     if not all(e.agrees for e in entries):
         raise typer.Exit(1)
@@ -173,6 +181,7 @@ def cones(to: Folder = Path("reproduction")) -> None:
     """The two panels of the paper's first figure."""
     from conebandit.reproduce.everything import draw_cones  # noqa: PLC0415
 
+    _make_room(to / "cones.png", to / "cones.svg")
     for path in draw_cones(to):
         typer.echo(path)
 
@@ -192,10 +201,12 @@ def shift(
 
     try:
         names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-        report = shift_report(read_pair(source, target, names))
+        pair = read_pair(source, target, names)
     except TableError as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(2) from None
+    _make_room(to)
+    report = shift_report(pair)
     console = Console()
     _print_rows(console, "Columns, those that moved most first", report.rows())
     _print_rows(console, "Dissimilarity over the radius h, all columns together", report.curve_rows())
@@ -215,6 +226,7 @@ def theory(
     from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
     from conebandit.diagnose.theory import POINTS, Preset, caption, panels  # noqa: PLC0415
 
+    _make_room(to / "theory.png", to / "theory.svg")
     preset: Preset = "paper" if paper else "sound"
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console()

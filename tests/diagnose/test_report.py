@@ -140,14 +140,15 @@ def bad_files(folder):
     yield file("holes.csv", "x,id\n" + "1,\n" * 30), "Most values are missing in 'id': leave it out with --columns"
     yield file("strangers.csv", "y\n1\n2\n"), "share no numeric column"
     yield folder / "missing.csv", "missing.csv is not a file"
+    yield file("vast.csv", "x\n1e308\n-1e308\n" + numbers), "Column 'x' holds 1e+308, too large to compute with"
     (folder / "latin.csv").write_bytes(b"x\n\xe9\n")
     yield folder / "latin.csv", "not a CSV file in UTF-8"
 
 
 def test_bad_files_are_explained(good, tmp_path, run):
     for path, message in bad_files(tmp_path):
-        result = run(good, path)
-        assert result.exit_code == 1
+        result = run(good, path, "--to", tmp_path / "page.html")
+        assert result.exit_code == 2
         assert message in result.output, result.output
         assert "Traceback" not in result.output
 
@@ -173,6 +174,31 @@ def test_parquet_without_polars_says_what_to_install(good, tmp_path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "polars", None)
     with pytest.raises(TableError, match=r"conebandit\[data\]"):
         read_pair(good, path)
+
+
+@pytest.mark.parametrize("content", [b"", b"x\n1\n2\n", b"PAR1", b"PAR1" + 40 * b"\x7f" + b"PAR1"])
+def test_damaged_parquet_is_explained(good, tmp_path, content):
+    pytest.importorskip("polars")
+    path = tmp_path / "table.parquet"
+    path.write_bytes(content)
+    with pytest.raises(TableError, match=r"table\.parquet cannot be read as a Parquet file"):
+        read_pair(good, path)
+
+
+def test_the_folder_of_the_page_is_made(good, run, tmp_path):
+    page = tmp_path / "new" / "folder" / "page.html"
+    result = run(good, good, "--columns", "x", "--to", page)
+    assert result.exit_code == 0, result.output
+    assert page.is_file()
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(good, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("conebandit.diagnose.report.shift_report", None)
+    for page, message in ((tmp_path, "is a folder, not a file"), (good / "page.html", "cannot be made")):
+        result = run(good, good, "--to", page)
+        assert result.exit_code == 2, result.output
+        assert "Invalid value for --to" in result.output
+        assert message in " ".join(result.output.split())
 
 
 def test_parquet(tmp_path, rng):

@@ -194,6 +194,13 @@ def test_what_cannot_be_kept_is_refused_before_the_runs(bench, never_run, tmp_pa
     assert path.read_text() == text
 
 
+def test_a_horizon_that_is_too_short_is_refused_before_the_runs(bench, never_run, tmp_path):
+    result = bench("--horizon", "1")
+    assert result.exit_code == 2, result.output
+    assert "Invalid value for --horizon" in result.output
+    assert not (tmp_path / "to").exists()
+
+
 @pytest.mark.parametrize("blocked", ["to", "to/leaderboard.md/"])
 def test_what_cannot_be_written_is_refused_before_the_runs(bench, never_run, tmp_path, blocked):
     if blocked.endswith("/"):

@@ -13,6 +13,7 @@ from conebandit._validate import FloatArray
 
 MISSING = {"", "na", "nan", "null", "none", "?"}  # what stands for "not known" in CSV files, in any case
 FEWEST = 20  # rows of a table that can be compared
+LARGEST = 1e300  # values whose sums and differences are certain to be numbers
 
 
 class TableError(ValueError):
@@ -64,6 +65,12 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
                 f"{path.name} has {int(complete.sum())} complete rows in {', '.join(names)}; at least {FEWEST} are "
                 f"needed. Most values are missing in {worst!r}: leave it out with --columns."
             )
+    for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
+        if max(largest) > LARGEST:
+            raise TableError(
+                f"Column {name!r} holds {max(largest):.3g}, too large to compute with: scale it, or leave it out with "
+                "--columns."
+            )
     constant = [(t == t[0]).all(axis=0) for t in tables]
     useless = constant[0] & constant[1] & (tables[0][0] == tables[1][0])
     dull = [name for name, same in zip(names, useless, strict=True) if same]
@@ -114,6 +121,8 @@ def _read(path: Path) -> dict[str, FloatArray | None]:
             rows = [row for row in csv.reader(file) if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise TableError(f"{path.name} is not a CSV file in UTF-8: {error}.") from None
+    except OSError as error:
+        raise TableError(f"{path.name} cannot be read: {error.strerror}.") from None
     if len(rows) < 2:
         raise TableError(f"{path.name} is empty; a header and at least {FEWEST} rows are needed.")
     header = [name.strip() for name in rows[0]]
@@ -149,7 +158,10 @@ def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
         import polars  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError:
         raise TableError("Parquet files need polars: pip install 'conebandit[data]', or save as CSV.") from None
-    frame = polars.read_parquet(path)
+    try:
+        frame = polars.read_parquet(path)
+    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        raise TableError(f"{path.name} cannot be read as a Parquet file: {error}.") from None
     if not frame.height:
         raise TableError(f"{path.name} is empty; at least {FEWEST} rows are needed.")
     numeric = {c.name: c.dtype.is_numeric() or c.dtype == polars.Boolean for c in frame}

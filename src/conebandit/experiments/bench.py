@@ -97,10 +97,7 @@ def run_suite(
     list of dict
         One for each run: ``task``, ``policy``, ``seed``, and the average of every series after the last change point.
     """
-    for task in tasks:
-        last = task.make(seeds[0]).change_points[-1]
-        if horizon <= last:
-            raise ValueError(f"horizon must be beyond round {last}, the last change of task {task.name!r}: {horizon}.")
+    check_horizon(tasks, horizon, seeds[0])
     # The slowest first, so that no core waits at the end for a long run that began last.
     order = sorted(contenders, key=lambda contender: contender.name != DEFAULT)
     jobs = [(task, contender, seed) for contender in order for task in tasks for seed in seeds]
@@ -109,6 +106,14 @@ def run_suite(
         rows.append(row)
         done()
     return rows
+
+
+def check_horizon(tasks: Sequence[Task], horizon: int, seed: int = 0) -> None:
+    """Raise a ValueError unless there are rounds after the last change point of every task."""
+    for task in tasks:
+        last = task.make(seed).change_points[-1]
+        if horizon <= last:
+            raise ValueError(f"horizon must be beyond round {last}, the last change of task {task.name!r}: {horizon}.")
 
 
 def _one(task: Task, contender: Contender, seed: int, horizon: int) -> Row:
