@@ -79,6 +79,15 @@ def test_the_numbers_are_those_of_rho(rng):
     assert report.moved[0].distance == pytest.approx(np.abs(shares[0] - shares[1]).max())
 
 
+@pytest.mark.parametrize("most", [4000, 50])
+def test_the_same_table_twice_is_worth_itself(rng, monkeypatch, most):
+    monkeypatch.setattr("conebandit.diagnose.report.MOST_ROWS", most)
+    table = rng.random((60, 2))
+    report = shift_report(Pair(("a", "b"), table, table.copy(), ()))
+    assert report.exchange.value == 1.0
+    assert [moved.cost for moved in report.moved] == [1.0, 1.0]
+
+
 def test_a_far_target_is_a_lower_bound(rng):
     report = shift_report(Pair(("a",), rng.random((100, 1)) * 0.1, 5 + rng.random((100, 1)), ()))
     assert not report.overlaps
@@ -109,7 +118,7 @@ def good(tmp_path, rng):
 def test_what_is_left_out_is_said(good, tmp_path, rng):
     rows = [[x, "blue", 7, 1] for x in rng.random(30).tolist()] + [
         ["", "blue", 7, 1],
-        [" NA", "red", 7, 1],
+        *([missing, "red", 7, 1] for missing in (" NA", "n/a", "N/A", "#N/A", "-")),
         ["inf", "red", 7, 1],
     ]
     other = write(tmp_path / "other.csv", ["x", "colour", "seven", "extra"], rows)
@@ -121,7 +130,8 @@ def test_what_is_left_out_is_said(good, tmp_path, rng):
         "Column 'extra' is not in both files.",
         "Column 'colour' holds text and is left out.",
         "Column 'seven' has the same value everywhere and is left out.",
-        "3 of 33 rows of other.csv have a missing value and are left out.",
+        "6 of 37 rows of other.csv have a value that is missing and are left out.",
+        "1 of 37 rows of other.csv have a value that is not finite and are left out.",
     }
 
 
@@ -136,8 +146,8 @@ def bad_files(folder):
     yield file("twice.csv", f"x,x\n{numbers}"), "has a column name twice in its header: x, x"
     yield file("headless.csv", numbers), "seems to have no header: its first row is 0"
     yield file("ragged.csv", "x,y\n1,2\n1\n"), "ragged.csv, row 3: 1 entries, but the header has 2"
-    yield file("short.csv", "x\n1\n2\n"), "short.csv has 2 complete rows in x; at least 20 are needed"
-    yield file("holes.csv", "x,id\n" + "1,\n" * 30), "Most values are missing in 'id': leave it out with --columns"
+    yield file("short.csv", "x\n1\n2\n"), "has 2 complete rows in x; at least 20 are needed. The file has too few rows."
+    yield file("holes.csv", "x,id\n" + "1,\n" * 30), "30 of 30 values are missing or not finite in 'id': leave it"
     yield file("strangers.csv", "y\n1\n2\n"), "share no numeric column"
     yield folder / "missing.csv", "missing.csv is not a file"
     yield file("vast.csv", "x\n1e308\n-1e308\n" + numbers), "Column 'x' holds 1e+308, too large to compute with"

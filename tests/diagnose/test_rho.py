@@ -273,3 +273,8 @@ def test_wrong_options():
 def test_closed_balls_hold_their_edge():
     table = shift.empirical(np.array([[0.0], [0.5], [1.0]]))
     assert laws.ball_masses(table, np.array([[0.25]]), np.array([0.25])) == pytest.approx(2 / 3)
+
+
+def test_a_copy_of_a_table_is_the_same_sample(rng):
+    table = rng.random((60, 2))
+    assert cb.rho(table, table.copy(), 0.2).value == cb.rho(table, table, 0.2).value

@@ -150,7 +150,8 @@ def shift_report(pair: Pair, *, seed: int = 0) -> ShiftReport:
     'income moved (mean 0.5127 in the source, 0.3134 in the target).'
     """
     rng = np.random.default_rng(seed)
-    source, target = (_part(table, rng) for table in (pair.source, pair.target))
+    source = _part(pair.source, rng)
+    target = source if np.array_equal(pair.source, pair.target) else _part(pair.target, rng)
     both = np.vstack([source, target])
     low, span = both.min(axis=0), np.ptp(both, axis=0)
     x, y = (source - low) / span, (target - low) / span

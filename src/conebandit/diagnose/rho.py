@@ -181,7 +181,7 @@ def rho(
     ----------
     source, target
         Two laws from ``environments.shift`` (a mixture of sources is one), or two tables of shape (n, d). The same
-        table twice: how dissimilar it is to itself, no row being its own neighbour.
+        table twice, or a copy of it: how dissimilar it is to itself, no row being its own neighbour.
     h
         Radius of the balls (sup norm), as a share of the range of each coordinate.
     method
@@ -357,7 +357,7 @@ def _box(first: FloatArray, second: FloatArray, bounds: ArrayLike | None) -> Flo
 
 
 def _tables(source: ArrayLike, target: ArrayLike, bounds: ArrayLike | None) -> tuple[FloatArray, FloatArray, bool]:
-    """Both tables scaled to the unit cube, and whether they are one and the same."""
+    """Both tables scaled to the unit cube, and whether they hold the same rows in the same order: one sample."""
     x, y = _table(source, "source"), _table(target, "target")
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"source has {x.shape[1]} columns and target {y.shape[1]}; they must agree.")
@@ -367,7 +367,7 @@ def _tables(source: ArrayLike, target: ArrayLike, bounds: ArrayLike | None) -> t
         raise ValueError(f"bounds must contain all rows of source and target; got {box.tolist()}.")
     span = np.ptp(box, axis=1)
     span[span == 0.0] = 1.0  # a constant column tells nothing apart
-    return (x - box[:, 0]) / span, (y - box[:, 0]) / span, source is target
+    return (x - box[:, 0]) / span, (y - box[:, 0]) / span, np.array_equal(x, y)
 
 
 def _table(values: ArrayLike, name: str) -> FloatArray:

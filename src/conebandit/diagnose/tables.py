@@ -11,7 +11,7 @@ import numpy as np
 
 from conebandit._validate import FloatArray
 
-MISSING = {"", "na", "nan", "null", "none", "?"}  # what stands for "not known" in CSV files, in any case
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
 FEWEST = 20  # rows of a table that can be compared
 LARGEST = 1e300  # values whose sums and differences are certain to be numbers
 
@@ -55,16 +55,9 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
     tables = []
     for path, table in ((source, first), (target, second)):
         rows = np.column_stack([column for column in map(table.get, names) if column is not None])
-        complete = ~np.isnan(rows).any(axis=1)
-        if dropped := int((~complete).sum()):
-            notes.append(f"{dropped:,} of {len(rows):,} rows of {path.name} have a missing value and are left out.")
-        tables.append(rows[complete])
-        if complete.sum() < FEWEST:
-            worst = names[int(np.isnan(rows).sum(axis=0).argmax())]
-            raise TableError(
-                f"{path.name} has {int(complete.sum())} complete rows in {', '.join(names)}; at least {FEWEST} are "
-                f"needed. Most values are missing in {worst!r}: leave it out with --columns."
-            )
+        complete, left_out = _complete(rows, names, path.name)
+        notes += left_out
+        tables.append(complete)
     for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
         if max(largest) > LARGEST:
             raise TableError(
@@ -79,6 +72,29 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
         raise TableError(f"All columns ({', '.join(names)}) are constant and equal in both files: nothing to compare.")
     kept = tuple(name for name in names if name not in dull)
     return Pair(kept, tables[0][:, ~useless], tables[1][:, ~useless], tuple(notes))
+
+
+def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatArray, list[str]]:
+    """The rows without missing or infinite values, and what to say about the others."""
+    missing = np.isnan(rows).any(axis=1)
+    infinite = np.isinf(rows).any(axis=1) & ~missing
+    notes = [
+        f"{part.sum():,} of {len(rows):,} rows of {file} have a value that is {problem} and are left out."
+        for part, problem in ((missing, "missing"), (infinite, "not finite"))
+        if part.any()
+    ]
+    complete = rows[~missing & ~infinite]
+    if len(complete) >= FEWEST:
+        return complete, notes
+    problem = f"{file} has {len(complete)} complete rows in {', '.join(names)}; at least {FEWEST} are needed."
+    if len(rows) < FEWEST:
+        raise TableError(f"{problem} The file has too few rows.")
+    useless = (~np.isfinite(rows)).sum(axis=0)
+    worst = int(useless.argmax())
+    raise TableError(
+        f"{problem} {useless[worst]:,} of {len(rows):,} values are missing or not finite in {names[worst]!r}"
+        + (": leave it out with --columns." if len(names) > 1 else ".")
+    )
 
 
 def _choose(
@@ -142,15 +158,14 @@ def _column(texts: Sequence[str]) -> FloatArray | None:
 
 
 def _number(text: str) -> float | None:
-    """A number, nan if it is missing or infinite, None if it is a word."""
+    """A number, nan if it is missing, None if it is a word."""
     stripped = text.strip()
     if stripped.lower() in MISSING:
         return float("nan")
     try:
-        value = float(stripped)
+        return float(stripped)
     except ValueError:
         return None
-    return value if np.isfinite(value) else float("nan")
 
 
 def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
@@ -165,5 +180,4 @@ def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
     if not frame.height:
         raise TableError(f"{path.name} is empty; at least {FEWEST} rows are needed.")
     numeric = {c.name: c.dtype.is_numeric() or c.dtype == polars.Boolean for c in frame}
-    values = {name: frame[name].cast(polars.Float64).to_numpy() if ok else None for name, ok in numeric.items()}
-    return {n: None if v is None else np.where(np.isfinite(v), v, np.nan) for n, v in values.items()}
+    return {name: frame[name].cast(polars.Float64).to_numpy() if ok else None for name, ok in numeric.items()}
