@@ -108,12 +108,12 @@ def bench(
 
 
 def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Sequence[Named]:
-    """The things with these names, or all; an unknown name ends the command with a list of the known ones."""
+    """The things with these names, each once, or all; an unknown name ends the command with those that are known."""
     known = {thing.name: thing for thing in things}
     unknown = [name for name in names or () if name not in known]
     if unknown:
         raise typer.BadParameter(f"there is no {unknown[0]!r}; choose from {', '.join(known)}.", param_hint=option)
-    return [known[name] for name in names or known]
+    return [known[name] for name in dict.fromkeys(names or known)]
 
 
 def _make_room(*files: Path) -> None:

@@ -158,6 +158,12 @@ def bench(tmp_path):
     return lambda *more: CliRunner().invoke(app, ["bench", *short, "--to", str(tmp_path / "to"), *more])
 
 
+def test_a_name_given_twice_counts_once(bench, tmp_path):
+    result = bench("--policy", "random", "--task", "paper")
+    assert result.exit_code == 0, result.output
+    assert len(leaderboard.read_rows(tmp_path / "to/leaderboard.json")[0]) == 1
+
+
 def test_with_nothing_to_keep_all_runs_are_new(bench, tmp_path):
     result = bench("--keep")
     assert result.exit_code == 0, result.output
