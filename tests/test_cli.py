@@ -23,6 +23,12 @@ def test_version(run):
     assert result.output.strip() == f"conebandit {conebandit.__version__}"
 
 
+def test_help_says_what_the_command_is_for(run):
+    words = " ".join(run("--help").output.split())
+    assert "Choose actions that are judged by several metrics at once" in words
+    assert "Thin" not in words
+
+
 def test_the_command_is_installed():
     result = subprocess.run(
         [sys.executable, "-m", "conebandit", "--version"], capture_output=True, text=True, check=True

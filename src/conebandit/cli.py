@@ -18,7 +18,7 @@ from conebandit import __version__
 from conebandit.reproduce.table import Entry, gap_table
 from conebandit.service import commands as service
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 reproduce = typer.Typer(invoke_without_command=True, help="Reproduce the paper's tables and figures.")
 app.add_typer(reproduce, name="reproduce")
 
@@ -48,7 +48,10 @@ def _version(wanted: bool) -> None:
 def conebandit(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
 ) -> None:
-    """Contextual bandits with vector rewards, a preference cone and a shifting population."""
+    """Choose actions that are judged by several metrics at once, for a population that shifts.
+
+    Serve a policy over HTTP, compare policies, reproduce the paper, and see how far two samples are apart.
+    """
 
 
 @app.command()
