@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Protocol, TypeVar
 
@@ -76,14 +77,10 @@ def bench(
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON
     page, data = to / "leaderboard.md", to / "leaderboard.json"
-    try:
+    with _checking("--horizon"):
         runs.check_horizon(tasks, horizon)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--horizon") from None
-    try:
+    with _checking("--keep"):
         earlier = leaderboard.Earlier.read(data, horizon=horizon, seeds=seeds) if keep else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--keep") from None
     _make_room(page, data)
     start = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -117,6 +114,15 @@ def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Seq
     if unknown:
         raise typer.BadParameter(f"there is no {unknown[0]!r}; choose from {', '.join(known)}.", param_hint=option)
     return [known[name] for name in dict.fromkeys(names or known)]
+
+
+@contextmanager
+def _checking(option: str) -> Iterator[None]:
+    """A ValueError within ends the command with its message, as a wrong value of this option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
 
 
 def _make_room(*files: Path) -> None:
