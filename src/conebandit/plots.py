@@ -90,7 +90,7 @@ def draw_cone(ax: Axes, points: ArrayLike, cone: Cone, labels: Sequence[str], *,
     for label, position in zip(labels, x, strict=True):
         ax.annotate(label, position, xytext=(5, 5), textcoords="offset points", fontsize=9)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
-    names = cone.names or ("$r_1$", "$r_2$")
+    names = tuple(map(_as_it_is, cone.names)) if cone.names else ("$r_1$", "$r_2$")
     ax.set(xlabel=names[0], ylabel=names[1])
     ax.legend(loc="lower left", frameon=True, framealpha=0.9, fontsize=8)
 
@@ -311,8 +311,13 @@ def overlap_figure(pair: Pair, first: str, second: str | None = None, *, cells: 
     edges = [np.linspace(low, high, cells + 1) for low, high in zip(both.min(axis=0), both.max(axis=0), strict=True)]
     with mpl.rc_context(STYLE):
         if second is None:
-            return _overlap_in_one(tables, edges[0], first, few)
-        return _overlap_in_two(tables, edges, (first, second), few)
+            return _overlap_in_one(tables, edges[0], _as_it_is(first), few)
+        return _overlap_in_two(tables, edges, (_as_it_is(first), _as_it_is(second)), few)
+
+
+def _as_it_is(name: str) -> str:
+    """A name that the user has given, for a label: between dollars, matplotlib would look for formulas."""
+    return name.replace("$", r"\$")
 
 
 def _overlap_in_one(tables: Sequence[FloatArray], edges: FloatArray, name: str, few: int) -> Figure:

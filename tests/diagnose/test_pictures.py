@@ -51,6 +51,16 @@ def test_overlap_in_one_column_shows_shares(rng):
     assert (figure.axes[0].lines[0].get_xdata() > 1).all()
 
 
+def test_names_are_no_formulas(rng, tmp_path):
+    name = r"$\foo$"
+    for names in ((name,), (name, "b")):
+        table = rng.random((50, len(names)))
+        figure = plots.overlap_figure(Pair(names, table, table, ()), *names)
+        figure.savefig(tmp_path / "a.png")
+    cone = cb.Cone.orthant(2, names=(name, "b"))
+    plots.cone_figure([[0.0, 1.0], [1.0, 0.0]], {"cone": cone}, ["a", "b"]).savefig(tmp_path / "b.png")
+
+
 def test_evidence(rng):
     figure = plots.evidence_figure({"x": np.arange(1.0, 21.0)}, alpha=0.1, change=10, first=5)
     np.testing.assert_array_equal(drawn(figure)[0], np.column_stack([np.arange(5, 20), np.arange(6.0, 21.0)]))
