@@ -145,3 +145,10 @@ def test_contexts_outside_the_policys_bounds_are_refused():
     env = cb.environments.paper(n_arms=4)
     with pytest.raises(ValueError, match=r"context\[0\] must lie in \[0, 0.5\]"):
         cb.simulate(cb.ConeTree(4, env.cone, 1, bounds=[[0, 0.5]]), env, 100)
+
+
+def test_rewards_that_no_policy_takes_are_refused():
+    env = cb.environments.smooth(n_arms=3, dim=1, change_point=50, noise=Gaussian(1e160))
+    for policy in (cb.ConeKernel(3, env.cone, 1), Wrapped(cb.ConeKernel(3, env.cone, 1))):
+        with pytest.raises(ValueError, match=r"environment must give rewards of at most 1e\+150 in size; got"):
+            cb.simulate(policy, env, 100)

@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from conebandit._validate import FloatArray
 from conebandit.environments.base import Environment
-from conebandit.policies.base import Policy
+from conebandit.policies.base import MOST_REWARD, Policy
 from conebandit.regret import SERIES, regret_series
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
@@ -128,6 +128,7 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
         contexts = np.ascontiguousarray(environment.contexts(context_rng, CHUNK, start)[:n])
         means = np.ascontiguousarray(environment.means(contexts))
         outcomes = np.ascontiguousarray(environment.rewards(reward_rng, means))
+        _refuse_extreme(outcomes)
         keys = np.arange(start, start + n, dtype=np.uint64) + np.uint64((seed % 2**32) << 32)
         played = _play(learner, contexts, outcomes, keys)
         seen = (played[name] for name in ("arms", "reported", "active"))
@@ -135,6 +136,17 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     series = {name: joined.pop(name) for name in SERIES}
     return Run(policy=learner, series=series, change_points=tuple(environment.change_points), seed=seed, **joined)
+
+
+def _refuse_extreme(outcomes: FloatArray) -> None:
+    """What no policy takes, compiled loops do not look for: so it is refused here. Nan is allowed."""
+    extreme = np.abs(outcomes) > MOST_REWARD
+    if extreme.any():
+        value = outcomes[extreme][0]
+        raise ValueError(
+            f"environment must give rewards of at most {MOST_REWARD:g} in size; got {value:g}. "
+            "Give them in other units, or nan for what is not known."
+        )
 
 
 def _play(policy: Any, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from conebandit._validate import FloatArray, as_floats
 
 Key = int | str | bytes
 
+MOST_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
+
 
 class Decision(NamedTuple):
     """An arm to play.
@@ -161,10 +163,13 @@ def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
     return vector
 
 
-def refuse_infinite(reward: FloatArray) -> None:
-    """A ``ValueError`` if an entry is infinite; nan is allowed."""
-    if any(map(math.isinf, reward.tolist())):  # faster than NumPy for so few, and this is called in every step
-        raise ValueError(f"reward must not be infinite; got {reward.tolist()}. Use nan for what is not known yet.")
+def refuse_extreme(reward: FloatArray) -> None:
+    """A ``ValueError`` if an entry is infinite or beyond ``MOST_REWARD`` in size; nan is allowed."""
+    for value in reward.tolist():  # faster than NumPy for so few, and this is called in every step
+        if abs(value) > MOST_REWARD:
+            what = "not be infinite" if math.isinf(value) else f"be at most {MOST_REWARD:g} in size"
+            advice = "Use nan for what is not known yet" if math.isinf(value) else "Give it in other units"
+            raise ValueError(f"reward must {what}; got {reward.tolist()}. {advice}.")
 
 
 class Box:

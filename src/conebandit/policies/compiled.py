@@ -21,7 +21,7 @@ from conebandit.policies.base import (
     as_key,
     as_reward,
     as_seed,
-    refuse_infinite,
+    refuse_extreme,
 )
 
 OBSERVATIONS = 0  # position in the array ``size`` of every state: how many observations it has learned from
@@ -94,7 +94,7 @@ class CompiledPolicy:
         """Learn from one reward vector, nan for a metric that is not known; see :meth:`ConeTree.observe`."""
         x = self.box.point(context)
         vector, index = as_reward(reward, self.n_objectives), as_arm(arm, self.n_arms)
-        refuse_infinite(vector)
+        refuse_extreme(vector)
         self._make_room(1)
         self.kernels.learn(self._state, x, index, vector)
         self._settle()

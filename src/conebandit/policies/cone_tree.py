@@ -23,7 +23,7 @@ from conebandit.policies.base import (
     as_key,
     as_reward,
     as_seed,
-    refuse_infinite,
+    refuse_extreme,
 )
 
 Preset = Literal["paper", "sound", "adaptive"]
@@ -228,14 +228,12 @@ class ConeTree:
         """
         x = self.box.scaled(context)
         vector, index = as_reward(reward, self.n_objectives), as_arm(arm, self.n_arms)
+        refuse_extreme(vector)
         if self._room == 0:
             self._reserve(samples=1)
         self._room -= 1
-        fault = kernels.fold(*self._tree, self._facets, self._constants, x, index, vector)
-        if fault == kernels.BAD_CONTEXT:
+        if kernels.fold(*self._tree, self._facets, self._constants, x, index, vector) == kernels.BAD_CONTEXT:
             self.box.point(context)  # says what is wrong with it
-        elif fault == kernels.BAD_REWARD:
-            refuse_infinite(vector)
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]

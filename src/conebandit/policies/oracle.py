@@ -20,7 +20,7 @@ from conebandit.policies.base import (
     as_key,
     as_reward,
     as_seed,
-    refuse_infinite,
+    refuse_extreme,
 )
 
 
@@ -86,7 +86,7 @@ class Oracle:
         """Check the arguments; there is nothing to learn."""
         self.box.point(context)
         as_arm(arm, self.n_arms)
-        refuse_infinite(as_reward(reward, self.n_objectives))
+        refuse_extreme(as_reward(reward, self.n_objectives))
 
     def front(self, context: ArrayLike) -> Front:
         """The true front and its means, without error."""

@@ -20,7 +20,7 @@ from conebandit.policies.base import (
     as_key,
     as_reward,
     as_seed,
-    refuse_infinite,
+    refuse_extreme,
 )
 
 
@@ -62,7 +62,7 @@ class RandomArm:
         """Check the arguments and forget them."""
         self.box.point(context)
         as_arm(arm, self.n_arms)
-        refuse_infinite(as_reward(reward, self.n_objectives))
+        refuse_extreme(as_reward(reward, self.n_objectives))
 
     def front(self, context: ArrayLike) -> Front:
         """One arm, by the context alone; nothing is known about it."""
