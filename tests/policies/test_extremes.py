@@ -1,10 +1,13 @@
 """Numbers at the edge of what doubles hold, and files that were tampered with: refused, or treated like all others."""
 
+import json
+
 import numpy as np
 import pytest
 
 import conebandit as cb
 from conebandit.policies.base import MOST_REWARD
+from conebandit.policies.storage import PolicyFileError
 
 ORTHANT = cb.Cone.orthant(2)
 KINDS = {
@@ -59,3 +62,58 @@ def test_the_largest_reward_spoils_no_estimate(kind, rng):
     learn(policy, rng, 300, lambda i, arm: (MOST_REWARD if i == 100 else arm) + 0.1 * rng.normal(size=2))
     assert np.isfinite(policy.front([0.5]).means).all()
     assert not np.isnan(policy.front([0.5]).radii).any()
+
+
+# ---- files that are whole but hold nonsense -------------------------------------------------------------------------
+
+# Arrays of indices and of sizes; those that are not named here are counts.
+INDICES = {
+    "ConeKernel": ("size", "orders", "parts", "lengths", "chosen"),
+    "ConeTree": ("size", "links", "chain"),
+    "AdaptiveTree": ("size", "links", "chain", "terms"),
+    "BinnedElimination": ("size", "links"),
+    "BinnedParetoUCB": ("size", "rows", "bins"),
+    "NeighbourParetoUCB": ("side", "anchors", "ring"),
+    "ParetoZooming": ("size", "links"),
+    "ScalarisedUCB": ("side",),
+    "SelfTuning": ("size", "links"),
+}
+
+
+@pytest.mark.parametrize("kind", INDICES)
+def test_indices_that_lead_nowhere_are_refused(kind, rng, tmp_path):
+    policy, path = KINDS[kind](3, ORTHANT, 1), tmp_path / "policy.npz"
+    learn(policy, rng, 300, lambda _, arm: arm + 0.1 * rng.normal(size=2))
+    policy.save(path)
+    whole = dict(np.load(path))
+    for name in INDICES[kind]:
+        for wrong in (10**8, -5):
+            np.savez(path, **whole | {name: np.full_like(whole[name], wrong)})
+            with pytest.raises(PolicyFileError, match="damaged: array"):
+                cb.load_policy(path)
+    np.savez(path, **whole)
+    assert cb.load_policy(path).n_observations == 300
+
+
+def test_rows_that_are_missing_are_refused(rng, tmp_path):
+    path = tmp_path / "policy.npz"
+    for kind, names in {"ConeKernel": ("weights", "covs", "prior", "data"), "ConeTree": ("moments", "data")}.items():
+        policy = KINDS[kind](3, ORTHANT, 1)
+        learn(policy, rng, 300, lambda _, arm: arm + 0.1 * rng.normal(size=2))
+        policy.save(path)
+        whole = dict(np.load(path))
+        for name in names:
+            np.savez(path, **whole | {name: whole[name][:-1]})
+            with pytest.raises(PolicyFileError, match="damaged: array"):
+                cb.load_policy(path)
+
+
+@pytest.mark.parametrize("change", [{"options": None}, {"kind": ["a"]}, {"options": [1]}])
+def test_headers_of_the_wrong_type_are_refused(change, tmp_path):
+    path = tmp_path / "policy.npz"
+    cb.ConeKernel(3, ORTHANT, 1).save(path)
+    whole = dict(np.load(path))
+    header = json.dumps(json.loads(bytes(whole["header"])) | change).encode()
+    np.savez(path, **whole | {"header": np.frombuffer(header, dtype=np.uint8)})
+    with pytest.raises(PolicyFileError, match="header"):
+        cb.load_policy(path)

@@ -11,6 +11,7 @@ from conebandit._validate import FloatArray
 from conebandit.cone import Cone
 from conebandit.kernels import adaptive_tree as kernels
 from conebandit.kernels.quadratics import prior_variance
+from conebandit.policies import storage
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import Bin, ConeTree, Elimination, Explanation
 
@@ -49,6 +50,7 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
             ("links", "boxes", "ties", "counts", "residuals", "coefficients", "covariances"), (kernels.NODES, 2)
         ),
     }
+    fixed: ClassVar[frozenset[str]] = frozenset({"terms"})
     preset = "adaptive"
 
     def __init__(
@@ -94,6 +96,16 @@ class AdaptiveTree(CompiledPolicy, ConeTree):
             facets=self.cone.facets.copy(),
             terms=terms,
         )
+
+    def _check_indices(self) -> None:
+        s = self._state
+        samples, nodes = len(s.data), len(s.links)
+        storage.require_range("links", s.links[:, [kernels.PARENT]], -1, nodes)
+        storage.require_range("links", s.links[:, [kernels.CHILD]], -1, nodes - 1)  # the first of two
+        storage.require_range("links", s.links[:, [kernels.AXIS]], -1, self.context_dim)
+        storage.require_range("links", s.links[:, [kernels.FIRST, kernels.LAST]], -1, samples)
+        storage.require_range("chain", s.chain[:, kernels.ARM], 0, self.n_arms)
+        storage.require_range("chain", s.chain[:, kernels.FOLLOWING], -1, samples)
 
     def _make_room(self, observations: int) -> None:
         samples, nodes = self._state.size.tolist()

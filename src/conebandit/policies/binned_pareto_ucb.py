@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from conebandit.cone import Cone
 from conebandit.kernels import binned_pareto_ucb as kernels
+from conebandit.policies import storage
 from conebandit.policies.base import as_count, as_positive
 from conebandit.policies.compiled import CompiledPolicy
 
@@ -53,6 +54,7 @@ class BinnedParetoUCB(CompiledPolicy):
 
     kernels: ClassVar[Any] = kernels
     grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(("seen", "counts", "totals"), (kernels.ROWS, 1))
+    fixed: ClassVar[frozenset[str]] = frozenset({"bins"})
 
     def __init__(
         self,
@@ -86,3 +88,6 @@ class BinnedParetoUCB(CompiledPolicy):
             bins=np.array([bins]),
             width=np.array([self.settings["width"]]),
         )
+
+    def _check_indices(self) -> None:
+        storage.require_range("rows", self._state.rows, -1, len(self._state.seen))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from conebandit.cone import Cone
-from conebandit.kernels.cells import CELLS, MOST_COORDINATES, Cells
+from conebandit.kernels.cells import CELLS, CHILD, LOWER, MOST_COORDINATES, UPPER, Cells
+from conebandit.policies import storage
 
 GROWS = dict.fromkeys(("links", "active", "pulls", "counts", "totals"), (CELLS, 1))
 
@@ -29,3 +30,8 @@ def fresh_cells(n_arms: int, cone: Cone, context_dim: int, *, width: float, smoo
         facets=cone.facets.copy(),
         constants=np.array([width, smoothness]),
     )
+
+
+def check_links(cells: Cells) -> None:
+    """A ``ValueError`` if a cell has a child or sibling that there is not."""
+    storage.require_range("links", cells.links[:, [CHILD, LOWER, UPPER]], -1, len(cells.links))

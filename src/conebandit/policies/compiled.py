@@ -55,11 +55,14 @@ class CompiledPolicy:
         most rows that one observation adds).
     resized
         Arrays of the state whose shape depends on what was learned.
+    fixed
+        Arrays of integers that learning does not change.
     """
 
     kernels: ClassVar[Any]
     grows: ClassVar[dict[str, tuple[int, int]]] = {}
     resized: ClassVar[frozenset[str]] = frozenset()
+    fixed: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self, n_arms: int, cone: Cone, context_dim: int, *, seed: int, bounds: ArrayLike | None, **settings: Any
@@ -173,5 +176,13 @@ class CompiledPolicy:
             array = arrays[name]
             if array.dtype != like.dtype or array.ndim != like.ndim or array.shape[free:] != like.shape[free:]:
                 raise ValueError(f"array {name!r} does not fit")
+            if name in cls.fixed and not np.array_equal(array, like):
+                raise ValueError(f"array {name!r} does not fit the options")
+            if name in cls.grows:
+                storage.require_rows(name, array, int(arrays["size"][cls.grows[name][0]]), len(like))
         self._state = type(self._state)(**{name: np.ascontiguousarray(arrays[name]) for name in self._state._fields})
+        self._check_indices()
         return self
+
+    def _check_indices(self) -> None:
+        """A ``ValueError`` if an index in a state that was handed over leads out of an array."""

@@ -15,6 +15,7 @@ from conebandit.cone import Cone
 from conebandit.kernels import spectral as kernels
 from conebandit.kernels import spectral_fit as fitting
 from conebandit.kernels.spectral_choice import AMPLITUDE, CENTRE, NOISE, SPREAD
+from conebandit.policies import storage
 from conebandit.policies.base import as_count
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.kernel_sums import Sums
@@ -145,6 +146,24 @@ class ConeKernel(CompiledPolicy):
             chosen=np.zeros(0, dtype=np.int64),
             facets=self.cone.facets.copy(),
         )
+
+    def _check_indices(self) -> None:
+        s = self._state
+        features, pairs = len(s.orders), (self.n_arms, self.n_objectives)
+        shapes = {
+            "orders": (features, self.context_dim),
+            "parts": (features, self._parts.shape[1]),
+            "weights": (*pairs, features, DRAWS + 1),
+            "covs": (*pairs, features, features),
+            "prior": (features,),
+        }
+        for name, shape in shapes.items():
+            if features < 1 or getattr(s, name).shape != shape:
+                raise ValueError(f"array {name!r} does not fit the others")
+        storage.require_range("orders", s.orders, 0, self._highest + 1)
+        storage.require_range("parts", s.parts, 0, 1 + self.context_dim * self._highest)
+        storage.require_range("lengths", s.lengths, 0, len(fitting.LENGTHS))
+        storage.require_range("chosen", s.chosen, 0, self.n_arms)
 
     # ---- fitting ------------------------------------------------------------------------------------------------
 

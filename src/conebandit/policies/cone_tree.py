@@ -360,11 +360,29 @@ class ConeTree:
         empty = self._tree
         for name, array in fields.items():
             like = getattr(empty, name)
-            if array.dtype != like.dtype or array.shape[1:] != like.shape[1:]:
+            if array.dtype != like.dtype or array.ndim != like.ndim or array.shape[1:] != like.shape[1:]:
                 raise ValueError(f"array {name!r} does not fit")
         self._tree = Tree(**fields)
+        self._check_indices()
         self._reserve(samples=0)
         return self
+
+    def _check_indices(self) -> None:
+        """A ``ValueError`` if an index in a state that was handed over leads out of an array."""
+        tree = self._tree
+        storage.require_rows("size", tree.size, 2, 2)
+        samples, nodes = tree.size.tolist()
+        for name, array in tree._asdict().items():
+            if name != "size":
+                rows, least = (samples, 0) if name in _PER_SAMPLE else (nodes, 1)
+                storage.require_rows(name, array, rows, least)
+        storage.require_range("links", tree.links[:, kernels.LEVEL], 0, kernels.DEEPEST + 1)
+        storage.require_range("links", tree.links[:, kernels.PARENT], -1, nodes)
+        last = max(-1, nodes - (1 << self.context_dim))  # of the first children; -1 is none
+        storage.require_range("links", tree.links[:, kernels.CHILD], -1, last + 1)
+        storage.require_range("links", tree.links[:, [kernels.FIRST, kernels.LAST]], -1, samples)
+        storage.require_range("chain", tree.chain[:, kernels.ARM], 0, self.n_arms)
+        storage.require_range("chain", tree.chain[:, kernels.FOLLOWING], -1, samples)
 
     def _options(self) -> dict[str, Any]:
         return {

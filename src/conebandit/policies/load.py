@@ -47,5 +47,5 @@ def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:
         )
     try:
         return kinds[kind]._restore(options, arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, MemoryError) as error:
         raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {error}.") from None

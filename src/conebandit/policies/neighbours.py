@@ -50,6 +50,7 @@ class NeighbourParetoUCB(CompiledPolicy):
     """
 
     kernels: ClassVar[Any] = kernels
+    fixed: ClassVar[frozenset[str]] = frozenset({"side", "anchors", "ring"})
 
     def __init__(
         self,

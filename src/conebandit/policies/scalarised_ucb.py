@@ -48,6 +48,7 @@ class ScalarisedUCB(CompiledPolicy):
     """
 
     kernels: ClassVar[Any] = kernels
+    fixed: ClassVar[frozenset[str]] = frozenset({"side"})
 
     def __init__(
         self,

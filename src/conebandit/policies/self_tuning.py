@@ -10,7 +10,7 @@ from conebandit.cone import Cone
 from conebandit.kernels import self_tuning as kernels
 from conebandit.kernels.cells import Cells
 from conebandit.policies.base import as_positive
-from conebandit.policies.cells import GROWS, fresh_cells
+from conebandit.policies.cells import GROWS, check_links, fresh_cells
 from conebandit.policies.compiled import CompiledPolicy
 
 
@@ -69,3 +69,6 @@ class SelfTuning(CompiledPolicy):
 
     def _fresh_state(self) -> Cells:
         return fresh_cells(self.n_arms, self.cone, self.context_dim, **self.settings)
+
+    def _check_indices(self) -> None:
+        check_links(self._state)

@@ -33,6 +33,18 @@ def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arra
     part.replace(target)
 
 
+def require_range(name: str, indices: NDArray[Any], least: int, end: int) -> None:
+    """A ``ValueError`` if an index is not from ``least`` to ``end - 1``: compiled code would read or write elsewhere."""
+    if indices.size and not (indices.min() >= least and indices.max() < end):
+        raise ValueError(f"array {name!r} holds numbers that are not from {least} to {end - 1}")
+
+
+def require_rows(name: str, array: NDArray[Any], rows: int, least: int) -> None:
+    """A ``ValueError`` if the number of rows is not what the state says it is, or below ``least``."""
+    if len(array) != rows or rows < least:
+        raise ValueError(f"array {name!r} has {len(array)} rows where {max(rows, least)} are needed")
+
+
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
     """Kind, options and arrays of a saved policy; every byte is checked against the checksums in the file."""
     try:
@@ -46,6 +58,10 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
         raise PolicyFileError(
             f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged ({error})."
         ) from None
+    if not isinstance(kind, str) or not isinstance(options, dict):
+        raise PolicyFileError(
+            f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged (its header is of no use)."
+        )
     if version != FORMAT:
         raise PolicyFileError(
             f"{os.fspath(path)!r} has format {version!r}; this version of conebandit reads format {FORMAT}."

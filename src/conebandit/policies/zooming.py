@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from conebandit.cone import Cone
 from conebandit.kernels import zooming as kernels
+from conebandit.policies import storage
 from conebandit.policies.base import as_positive
 from conebandit.policies.compiled import CompiledPolicy
 
@@ -82,3 +83,6 @@ class ParetoZooming(CompiledPolicy):
             facets=self.cone.facets.copy(),
             constants=np.array([self.settings["width"], self.settings["smoothness"]]),
         )
+
+    def _check_indices(self) -> None:
+        storage.require_range("links", self._state.links, 0, len(self._state.links))
