@@ -64,6 +64,16 @@ def test_the_largest_reward_spoils_no_estimate(kind, rng):
     assert not np.isnan(policy.front([0.5]).radii).any()
 
 
+@pytest.mark.parametrize("offset", [1e12, 1e14])
+def test_the_kernel_learns_on_top_of_a_huge_offset(offset, rng):
+    policy = cb.ConeKernel(3, ORTHANT, 1)
+    learn(policy, rng, 400, lambda _, arm: offset + arm + 0.1 * rng.normal(size=2))
+    front = policy.front([0.5])
+    assert front.arms == (2,)
+    assert (np.abs(front.means - offset - 2.0) < 0.1).all()
+    assert (front.radii < 0.1).all()
+
+
 # ---- files that are whole but hold nonsense -------------------------------------------------------------------------
 
 # Arrays of indices and of sizes; those that are not named here are counts.

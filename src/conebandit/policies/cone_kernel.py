@@ -38,6 +38,7 @@ PLAY_WAIT = 200  # observations for each arm before ties are acted on
 # Ties are not believed in below, and fully above, this ratio of leads near zero to those expected there without ties:
 TIES_REPORTED, TIES_PLAYED = (1.0, 1.4), (1.3, 1.7)
 ENOUGH_DECIDED = 0.2, 0.3  # ties are not believed in below, and fully above, this share of leads beyond two deviations
+ROUNDING = 1e-15  # a spread below this part of the largest reward is rounding
 RECENT = 200  # contexts on which ties are counted
 
 _PRIOR = ("scales", "relevance", "lengths")  # arrays of the state that the iteration on the prior changes in place
@@ -219,7 +220,7 @@ class ConeKernel(CompiledPolicy):
             if len(y):
                 largest = np.abs(y).max() or 1.0  # so that squares of huge rewards do not overflow
                 centre, spread = y.mean(), largest * (y / largest).std()
-                spread = spread if spread > 1e-12 * largest else largest
+                spread = spread if spread > ROUNDING * largest else largest  # as for constant rewards
                 s.scales[[NOISE, AMPLITUDE], m] *= (
                     (s.scales[SPREAD, m] / spread) ** 2 if (s.size[kernels.FITTED]) else 1.0
                 )
