@@ -330,3 +330,14 @@ def test_dominance_distance_is_symmetric_and_uses_both_sides(rng):
         a, b = rng.uniform(0.1, 1, (4, 2)), rng.uniform(0.1, 1, (3, 2))
         assert dominance_distance(a, b, cone) == dominance_distance(b, a, cone)
         assert dominance_distance(a, b, cone) == max(gap(a, b, cone).max(), gap(b, a, cone).max())
+
+
+def test_gaps_whose_factor_overflows_are_finite_all_the_same():
+    cones = (Cone.orthant(2), Cone.wedge(120), Cone.from_rays([[1, 0.6], [0.6, 1]]))
+    for cone in cones:
+        means, front = np.array([[1.0, 1.3], [0.8, 0.9]]), np.array([[2.0, 3.0], [3.0, 2.1]])
+        # At 1e-100 no factor overflows, and a factor on the means adds its logarithm (nothing of 1 is left beside it).
+        known = gap(1e-100 * means, front, cone) + 400 * np.log(10.0)
+        np.testing.assert_allclose(gap(1e-300 * means, 1e200 * front, cone), known, rtol=1e-12)
+        np.testing.assert_allclose(dominance_distance(1e-300 * means, 1e200 * front, cone), known.max(), rtol=1e-12)
+    np.testing.assert_allclose(gap([[1e-200] * 2], [[1e200] * 2], cones[0]), 400 * np.log(10.0), rtol=1e-15)

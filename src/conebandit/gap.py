@@ -11,6 +11,8 @@ from conebandit._validate import FloatArray, as_floats, as_vectors, magnitude, s
 from conebandit.cone import BoolArray, Cone, as_cone
 from conebandit.kernels import gap as kernels
 
+OVERFLOW = 1000  # logarithm of how many times an arm has to grow, to base 2, from which on this may be no double
+
 
 def gap(
     means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | None = None, where: ArrayLike | None = None
@@ -63,8 +65,18 @@ def gap(
     fronts = points if own_front else _positive(fronts, "front", floor)
     freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
     wanted = _wanted(where, np.shape(means)[:-1], points.shape[:2])
-    moves = _escapes(points, fronts, members, cone, relative=True, freedom=freedom, wanted=wanted)
-    return np.log1p(moves).reshape(np.shape(means)[:-1])
+    moves = _escapes(points, fronts, members, cone, relative=1.0, freedom=freedom, wanted=wanted)
+    gaps = np.log1p(moves)
+    largest = points.max(axis=2)
+    overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(largest) > OVERFLOW)
+    for i, k in np.argwhere(overflown):
+        # Such a move is no double, but relative to 2^s times the point it is; 2^s times the point is about 1.
+        exponent = min(1000, -int(np.frexp(largest[i, k])[1]))
+        one = np.zeros_like(wanted)
+        one[i, k] = True
+        moves = _escapes(points, fronts, members, cone, relative=2.0**exponent, freedom=freedom, wanted=one)
+        gaps[i, k] = np.log(moves[i, k]) + exponent * np.log(2.0)
+    return gaps.reshape(np.shape(means)[:-1])
 
 
 def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objective: bool = False) -> FloatArray:
@@ -94,7 +106,7 @@ def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objec
     free = per_objective and not cone.contains_orthant
     freedom = kernels.FREE if free else kernels.UNIFORM
     wanted = _wanted(None, np.shape(means)[:-1], points.shape[:2])
-    moves = _escapes(points, fronts, members, cone, relative=False, freedom=freedom, wanted=wanted)
+    moves = _escapes(points, fronts, members, cone, relative=0.0, freedom=freedom, wanted=wanted)
     return moves.reshape(np.shape(means)[:-1])
 
 
@@ -290,7 +302,7 @@ def _escapes(
     members: BoolArray,
     cone: Cone,
     *,
-    relative: bool,
+    relative: float,
     freedom: int,
     wanted: BoolArray,
 ) -> FloatArray:

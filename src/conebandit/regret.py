@@ -60,7 +60,7 @@ def regret_series(
     wanted = reported.copy()
     wanted[rounds, arms] = True
     freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
-    gaps = kernels.escapes(means, means, true_front, wanted, cone.facets, True, freedom)
+    gaps = kernels.escapes(means, means, true_front, wanted, cone.facets, 1.0, freedom)
     both, size = _count(reported & true_front), _count(true_front)
     logs = np.log(means)
     return {

@@ -30,7 +30,7 @@ Workspace = tuple[Floats, Ints, Ints, Floats, Floats, Floats, Ints]
 
 @compiled
 def escapes(
-    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, relative: bool, freedom: int
+    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, relative: float, freedom: int
 ) -> Floats:
     """Smallest ``t`` for each of n sets of points.
 
@@ -43,7 +43,8 @@ def escapes(
     facets
         Shape (F, M).
     relative
-        Whether moves are measured relative to the point (``scale = x``) or absolutely (``scale = 1``).
+        Multiple of the point relative to which moves are measured (``scale = relative * x``), or 0 if they are measured
+        absolutely (``scale = 1``).
     freedom
         UNIFORM or FREE.
 
@@ -79,7 +80,7 @@ def escapes(
             for j in range(rows):
                 speed[j] = 0.0
                 for m in range(dim):
-                    moves[j, m] = facets[j, m] * points[i, k, m] if relative else facets[j, m]
+                    moves[j, m] = facets[j, m] * (relative * points[i, k, m] if relative else 1.0)
                     speed[j] += moves[j, m]
             if freedom == UNIFORM:
                 result[i, k] = _escape_along(speed, deficits, size)
