@@ -74,6 +74,13 @@ def test_the_kernel_learns_on_top_of_a_huge_offset(offset, rng):
     assert (front.radii < 0.1).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_whose_span_overflows_are_refused(kind):
+    options = {"preset": "adaptive"} if kind == "AdaptiveTree" else {}
+    with pytest.raises(ValueError, match="bounds must have a finite difference .* in other units"):
+        getattr(cb, kind, cb.ConeTree)(3, ORTHANT, 1, bounds=[[-1e308, 1e308]], **options)
+
+
 # ---- files that are whole but hold nonsense -------------------------------------------------------------------------
 
 # Arrays of indices and of sizes; those that are not named here are counts.

@@ -194,6 +194,12 @@ class Box:
                     f"bounds must have shape ({dim}, 2), a finite (lowest, highest) for each coordinate, "
                     f"lowest below highest; got {np.asarray(bounds).tolist()}."
                 )
+            with np.errstate(over="ignore"):
+                if not np.isfinite(self.bounds[:, 1] - self.bounds[:, 0]).all():
+                    raise ValueError(
+                        f"bounds must have a finite difference between highest and lowest; got {self.bounds.tolist()}. "
+                        "Give the contexts in other units."
+                    )
         self.is_unit = bool((self.bounds == [0.0, 1.0]).all())
         self._low, self._span = self.bounds[:, 0].copy(), np.ptp(self.bounds, axis=1)
         self._shape = (dim,)
