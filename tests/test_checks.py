@@ -7,6 +7,7 @@ import pytest
 
 import conebandit as cb
 from conebandit import Cone, ConeTree, Decision, Front, RandomArm, check_environment, check_policy
+from conebandit.environments import base
 
 
 class Learner:
@@ -506,3 +507,11 @@ def test_these_policies_should_be_refused(policy):
 def test_these_environments_should_be_refused(environment):
     with pytest.raises(ValueError, match=environment.__name__):
         check_environment(environment())
+
+
+def test_means_that_are_nan_are_the_only_fault_that_is_told():
+    law = cb.environments.shift.stationary(cb.environments.shift.uniform())
+    env = base.World("nan", law, lambda x: np.full((len(x), 2, 2), np.nan), Cone.orthant(2), 2)
+    with pytest.raises(ValueError, match="contract") as caught:
+        check_environment(env)
+    assert all(line.startswith("- means must be finite and positive") for line in str(caught.value).splitlines()[1:])

@@ -152,3 +152,30 @@ def test_rewards_that_no_policy_takes_are_refused():
     for policy in (cb.ConeKernel(3, env.cone, 1), Wrapped(cb.ConeKernel(3, env.cone, 1))):
         with pytest.raises(ValueError, match=r"environment must give rewards of at most 1e\+150 in size; got"):
             cb.simulate(policy, env, 100)
+
+
+@pytest.mark.parametrize(
+    ("arm", "front", "says"),
+    [
+        (-1, (0,), r"policy Stranger must answer decide with arms from 0 to 2, at least one; got \(-1,\)"),
+        (7, (0,), r"answer decide .* got \(7,\)"),
+        (0.5, (0,), r"answer decide .* got \(0.5,\)"),
+        (0, (), r"answer front .* got \(\)"),
+        (0, (0, 3), r"answer front .* got \(0, 3\)"),
+    ],
+)
+def test_answers_that_are_no_arms_are_refused(arm, front, says):
+    class Stranger:
+        n_arms, n_objectives, context_dim = 3, 2, 1
+
+        def decide(self, context, key):
+            return cb.Decision(arm, 1.0, np.ones(3, dtype=bool))
+
+        def front(self, context):
+            return cb.Front(front, np.zeros((len(front), 2)), np.zeros((len(front), 2)))
+
+        def observe(self, context, arm, reward):
+            pass
+
+    with pytest.raises(ValueError, match=says):
+        cb.simulate(Stranger(), cb.environments.paper(n_arms=3), 10)

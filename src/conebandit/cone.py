@@ -141,8 +141,8 @@ class Cone:
         Parameters
         ----------
         degrees
-            Opening angle, above 0 and at most 180. 90 is the orthant; below 90 fewer vectors are comparable, above 90
-            more; 180 is the half-plane "the sum is larger".
+            Opening angle, from 1e-6 to 180 - 1e-6, or 180. 90 is the orthant; below 90 fewer vectors are comparable,
+            above 90 more; 180 is the half-plane "the sum is larger".
         names
             Names of the objectives.
 
@@ -154,7 +154,7 @@ class Cone:
         angle = float(degrees) if isinstance(degrees, Real) and not isinstance(degrees, bool) else np.nan
         thin = 1e-6  # thinner wedges, and what is left of a half-plane beside thicker ones, drown in rounding
         if not (thin <= angle <= 180 - thin or angle == 180):
-            raise ValueError(f"degrees must be a number above 0 and at most 180; got {degrees!r}.")
+            raise ValueError(f"degrees must be a number from {thin:g} to 180 - {thin:g}, or 180; got {degrees!r}.")
         lower = radians((90 - angle) / 2)  # angle of the lower ray; 0 at 90 degrees, with no rounding
         return cls.from_facets([[-sin(lower), cos(lower)], [cos(lower), -sin(lower)]], names=names)
 

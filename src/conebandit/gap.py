@@ -237,11 +237,10 @@ def _two_sets(
     a: ArrayLike, b: ArrayLike, in_a: ArrayLike | None, in_b: ArrayLike | None
 ) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
     """Two batches of sets, (n, P, M) and (n, R, M), with their masks."""
-    shape = as_floats(a, "a").shape
-    dim = shape[-1] if shape else 0
     sets, masks = [], []
     for values, mask, name in ((a, in_a, "a"), (b, in_b, "b")):
-        points = as_vectors(values, name, dim, (2, 3))
+        shape = as_floats(values, name).shape
+        points = as_vectors(values, name, shape[-1] if shape else 0, (2, 3))
         batch = points.reshape((-1, *points.shape[-2:]))
         members = np.ones(points.shape[:-1], dtype=np.bool_) if mask is None else np.asarray(mask)
         if members.dtype != np.bool_ or members.shape != points.shape[:-1]:
@@ -255,6 +254,8 @@ def _two_sets(
         masks.append(members)
     if np.ndim(a) != np.ndim(b) or sets[0].shape[0] != sets[1].shape[0]:
         raise ValueError(f"a and b must hold the same number of sets; got shapes {np.shape(a)} and {np.shape(b)}.")
+    if sets[0].shape[2] != sets[1].shape[2]:
+        raise ValueError(f"b must have {sets[0].shape[2]} columns, as many as a; got shape {np.shape(b)}.")
     return sets[0], sets[1], masks[0], masks[1]
 
 

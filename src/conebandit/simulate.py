@@ -172,11 +172,23 @@ def step_by_step(
     active, reported = np.zeros((n, n_arms), dtype=np.bool_), np.zeros((n, n_arms), dtype=np.bool_)
     for i, (context, key) in enumerate(zip(contexts, keys.tolist(), strict=True)):
         decision = policy.decide(context, key)
+        _check_arms(policy, "decide", (decision.arm,), n_arms)
         arms[i], propensities[i] = decision.arm, decision.propensity
         active[i, list(decision.active)] = True
-        reported[i, list(policy.front(context).arms)] = True
+        front = policy.front(context).arms
+        _check_arms(policy, "front", front, n_arms)
+        reported[i, list(front)] = True
         policy.observe(context, decision.arm, outcomes[i, decision.arm])
     return arms, propensities, active, reported
+
+
+def _check_arms(policy: Policy, method: str, arms: Sequence[int], n_arms: int) -> None:
+    """A ``ValueError`` if a stranger's policy answers with no arm, or with one that there is not."""
+    if len(arms) == 0 or not all(isinstance(k, Integral) and 0 <= k < n_arms for k in arms):
+        raise ValueError(
+            f"policy {type(policy).__name__} must answer {method} with arms from 0 to {n_arms - 1}, at least one; "
+            f"got {tuple(arms)}. check_policy says what else is wrong with it."
+        )
 
 
 def simulate_many(
@@ -210,6 +222,8 @@ def simulate_many(
     >>> [run.seed for run in runs]
     [0, 1, 2]
     """
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be a sequence of integers, such as range(3); got {seeds!r}.")
     wanted: Sequence[int] = list(seeds)
     _check(policy, environment, horizon)
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
@@ -230,6 +244,9 @@ def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0
     if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
         raise ValueError(f"seed must be a non-negative integer; got {seed!r}.")
     for name in ("n_arms", "n_objectives", "context_dim"):
+        for role, thing in (("policy", policy), ("environment", environment)):
+            if not hasattr(thing, name):
+                raise TypeError(f"{role} must have {name}; got {thing!r}, which check_{role} says more about.")
         mine, theirs = getattr(policy, name), getattr(environment, name)
         if mine != theirs:
             raise ValueError(f"policy has {name} = {mine}, but the environment has {theirs}; they must agree.")

@@ -77,7 +77,7 @@ def test_the_kernel_learns_on_top_of_a_huge_offset(offset, rng):
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_whose_span_overflows_are_refused(kind):
     options = {"preset": "adaptive"} if kind == "AdaptiveTree" else {}
-    with pytest.raises(ValueError, match="bounds must have a finite difference .* in other units"):
+    with pytest.raises(ValueError, match=r"bounds must have a finite difference .* in other units"):
         getattr(cb, kind, cb.ConeTree)(3, ORTHANT, 1, bounds=[[-1e308, 1e308]], **options)
 
 

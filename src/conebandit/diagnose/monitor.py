@@ -119,8 +119,8 @@ class ShiftMonitor:
         self, context_dim: int, *, alpha: float = 0.01, reference: int = 511, window: int = 512, seed: int = 0
     ) -> None:
         self.context_dim = as_count(context_dim, "context_dim")
-        if not 0.0 < alpha < 1.0:
-            raise ValueError(f"alpha must lie between 0 and 1; got {alpha!r}.")
+        if not isinstance(alpha, int | float | np.number) or not 0.0 < alpha < 1.0:
+            raise ValueError(f"alpha must be a number between 0 and 1; got {alpha!r}.")
         self.alpha = float(alpha)
         self.reference = as_count(reference, "reference")
         if self.reference < 15 or (self.reference + 1) & self.reference:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,7 @@ from conebandit.pareto import pareto_mask
 
 RADII: FloatArray = 2.0 ** -np.arange(3.0, 9.0)
 LOG_RADII: FloatArray = 2.0 ** -np.arange(1.0, 8.0)  # wider: noise hides changes over short distances
+FINEST_LEVEL = 50  # cells of side 2^-50 are points
 SMALLEST_GAP = 1e-9  # gaps below this are rounding, not gaps
 
 
@@ -114,6 +116,8 @@ def smoothness_from_log(
     True
     """
     x, y, k = _log(contexts, arms, rewards)
+    if len(np.unique(k)) == len(k):
+        raise ValueError(f"arms must name an arm more than once, to compare its rewards; got {k.tolist()}. Log more.")
     rng = np.random.default_rng(seed)
     span = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), 1.0)
     order = np.lexsort((x[:, 0], k))
@@ -201,6 +205,8 @@ def margin_from_log(
     >>> cb.margin_from_log(run.contexts, run.arms, run.rewards, env.cone, level=6).exponent > 0
     True
     """
+    if not isinstance(level, Integral) or isinstance(level, bool) or not 0 <= level <= FINEST_LEVEL:
+        raise ValueError(f"level must be an integer from 0 to {FINEST_LEVEL}; got {level!r}.")
     x, y, k = _log(contexts, arms, rewards)
     span = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), 1.0)
     index = np.minimum(((x - x.min(axis=0)) / span * 2**level).astype(np.int64), 2**level - 1)
@@ -237,6 +243,8 @@ def _log(contexts: ArrayLike, arms: ArrayLike, rewards: ArrayLike) -> tuple[Floa
     if k.dtype.kind not in "iu" or k.min() < 0:
         raise ValueError("arms must hold indices of arms, whole numbers from 0.")
     complete = ~np.isnan(y).any(axis=1)
+    if not complete.any():
+        raise ValueError("rewards must have a row without nan; got none. Leave out metrics that are never known.")
     return x[complete], y[complete], k[complete].astype(np.int64)
 
 

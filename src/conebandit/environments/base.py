@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.cone import Cone, as_cone
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.environments.shift import Schedule
 
@@ -89,6 +89,9 @@ class World:
     def __post_init__(self) -> None:
         if not isinstance(self.n_arms, int | np.integer) or self.n_arms < 1:
             raise ValueError(f"n_arms must be a positive integer; got {self.n_arms!r}.")
+        if not all(hasattr(self.schedule, name) for name in ("sample", "dim", "bounds", "change_points")):
+            raise TypeError(f"schedule must be a Schedule, such as stationary(law); got {self.schedule!r}.")
+        as_cone(self.cone)
         probe = self.mean_function(self.schedule.sample(np.random.default_rng(0), 2, 0))
         if probe.shape != (2, self.n_arms, self.cone.dim):
             raise ValueError(

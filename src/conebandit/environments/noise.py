@@ -27,7 +27,7 @@ class Gaussian:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.sigma) and self.sigma >= 0):
+        if not (isinstance(self.sigma, int | float | np.number) and np.isfinite(self.sigma) and self.sigma >= 0):
             raise ValueError(f"sigma must be a number >= 0; got {self.sigma!r}.")
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
@@ -81,7 +81,7 @@ class Bounded:
     width: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.width) and self.width >= 0):
+        if not (isinstance(self.width, int | float | np.number) and np.isfinite(self.width) and self.width >= 0):
             raise ValueError(f"width must be a number >= 0; got {self.width!r}.")
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:

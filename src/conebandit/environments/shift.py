@@ -112,7 +112,7 @@ def _basic(coordinate: _Coordinate, dim: int, bounds: ArrayLike | None) -> Distr
 
 
 def _positive(value: float, name: str) -> float:
-    if not (np.isfinite(value) and value > 0):
+    if not (isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0):
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
@@ -124,7 +124,9 @@ def uniform(dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
 
 def power_law(nu: float, dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
     """Density (nu + 1) z^nu in each coordinate z, nu > -1; the paper's source."""
-    p = _positive(nu + 1, "nu + 1")
+    if not (isinstance(nu, int | float | np.number) and -1 < nu < np.inf):
+        raise ValueError(f"nu must be a number above -1; got {nu!r}.")
+    p = float(nu + 1)
     return _basic(
         _Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * np.exp(special.xlogy(nu, z))), dim, bounds
     )

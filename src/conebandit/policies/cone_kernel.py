@@ -59,7 +59,8 @@ class KernelExplanation:
 
     ``relevance`` says how much each context coordinate matters (the most relevant one has 1), ``lengths`` over which
     distance means change along it, ``noise`` the deviation of a reward around its mean; all learned, nan before the
-    first fit.
+    first fit. Arms are told to be out by the spread of a few posterior draws, but margins are measured by the exact
+    posterior: so a margin need not exceed four deviations, and may be not much above two.
     """
 
     active: tuple[int, ...]

@@ -14,6 +14,7 @@ from conebandit.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
 from conebandit.policies import storage
 from conebandit.policies.base import (
+    MOST_REWARD,
     Box,
     Decision,
     Front,
@@ -21,6 +22,7 @@ from conebandit.policies.base import (
     as_arm,
     as_count,
     as_key,
+    as_positive,
     as_reward,
     as_seed,
     refuse_extreme,
@@ -30,6 +32,8 @@ Preset = Literal["paper", "sound", "adaptive"]
 
 # A split makes 2^d bins; beyond this many coordinates that is no longer a sensible tree.
 MOST_COORDINATES = 10
+
+LEAST_DELTA = 1e-300  # its inverse is multiplied by the number of arms and objectives
 
 
 class Tree(NamedTuple):
@@ -155,11 +159,10 @@ class ConeTree:
         self.preset = preset
         self.seed, self.delta, self.beta = seed, delta, beta
         self.sigma, self.holder = _constants(preset, sigma, holder)
-        for name, value, most in (("delta", delta, 1.0), ("beta", beta, 1.0)):
-            if not 0.0 < value <= most or (name == "delta" and value == 1.0):
-                raise ValueError(
-                    f"{name} must lie above 0 and {'below' if name == 'delta' else 'at most'} 1; got {value!r}."
-                )
+        if not isinstance(delta, int | float | np.number) or not LEAST_DELTA <= delta < 1.0:
+            raise ValueError(f"delta must lie above 0 (at least {LEAST_DELTA:g}) and below 1; got {delta!r}.")
+        if not isinstance(beta, int | float | np.number) or not 0.0 < beta <= 1.0:
+            raise ValueError(f"beta must lie above 0 and at most 1; got {beta!r}.")
         self._facets, self._seed = cone.facets.copy(), as_seed(seed)
         self._constants = self._make_constants()
         self._warm_up = int(self._constants[kernels.WARM_UP])
@@ -435,9 +438,9 @@ def _constants(preset: str, sigma: float | None, holder: float | None) -> tuple[
         raise ValueError(f"preset must be 'paper', 'sound' or 'adaptive'; got {preset!r}.")
     values = []
     for name, value in (("sigma", sigma), ("holder", holder)):
-        number = 1.0 if value is None else float(value)
-        if not (np.isfinite(number) and number > 0.0):
-            raise ValueError(f"{name} must be a positive number; got {value!r}.")
+        number = 1.0 if value is None else as_positive(value, name)
+        if number > MOST_REWARD:
+            raise ValueError(f"{name} must be at most {MOST_REWARD:g}; got {value!r}. Give rewards in other units.")
         values.append(number)
     return values[0], values[1]
 

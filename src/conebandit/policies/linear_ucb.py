@@ -17,8 +17,8 @@ class LinearParetoUCB(CompiledPolicy):
     """LinUCB with disjoint models (Li, Chu, Langford and Schapire, 2010), made a vector policy for any cone.
 
     Each metric of each arm is regressed on the context, scaled to the unit cube, and a constant. Plays, uniformly, an
-    arm on the front of the upper confidence bounds; reports the front of the predictions. The constant is penalised like
-    all coefficients, so a large offset of all rewards matters: take it off before.
+    arm on the front of the upper confidence bounds; reports the front of the predictions. The constant is penalised
+    like all coefficients, so a large offset of all rewards matters: take it off before.
 
     Parameters
     ----------

@@ -50,7 +50,8 @@ class Truth(Protocol):
 class Oracle:
     """Knows the means: plays uniformly from the true front, and reports it. Every regret of it is zero.
 
-    It is what any policy can at most become, and shows that an environment and its regrets are what they should be.
+    It is what any policy can at most become, and shows that an environment and its regrets are what they should be. It
+    has no ``save``: what it knows is the environment.
 
     Parameters
     ----------
@@ -69,6 +70,9 @@ class Oracle:
     """
 
     def __init__(self, environment: Truth, *, seed: int = 0) -> None:
+        missing = [name for name in ("n_arms", "context_dim", "cone", "means") if not hasattr(environment, name)]
+        if missing:
+            raise TypeError(f"environment must have {', '.join(missing)}; got {environment!r}.")
         self.environment = environment
         self.n_arms, self.context_dim = environment.n_arms, environment.context_dim
         self.cone = as_cone(environment.cone)

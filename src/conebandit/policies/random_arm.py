@@ -28,8 +28,8 @@ class RandomArm:
     """Plays every arm with the same probability and learns nothing.
 
     Its front in a context is one arm as well, drawn from the bits of the context, so that it is scored as a singleton
-    (as in the paper) and not as the set of all arms, which would cover every front. It has no ``save``: there is no state
-    to keep.
+    (as in the paper) and not as the set of all arms, which would cover every front. It has no ``save``: there is no
+    state to keep.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arra
 
 
 def require_range(name: str, indices: NDArray[Any], least: int, end: int) -> None:
-    """A ``ValueError`` if an index is not from ``least`` to ``end - 1``: compiled code would read or write elsewhere."""
+    """A ``ValueError`` if an index is not from ``least`` to ``end - 1``: compiled code would go astray with it."""
     if indices.size and not (indices.min() >= least and indices.max() < end):
         raise ValueError(f"array {name!r} holds numbers that are not from {least} to {end - 1}")
 
