@@ -16,7 +16,8 @@ from rich.progress import Progress
 
 from conebandit._validate import FloatArray
 from conebandit.environments.base import Environment
-from conebandit.policies.base import MOST_REWARD, Policy
+from conebandit.kernels.tree import MOST_REWARD
+from conebandit.policies.base import Policy
 from conebandit.regret import SERIES, regret_series
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.policies.base import MOST_REWARD
+from conebandit.kernels.tree import MOST_REWARD
 from conebandit.policies.storage import PolicyFileError
 
 ORTHANT = cb.Cone.orthant(2)

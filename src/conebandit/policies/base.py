@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit._validate import FloatArray, as_floats
+from conebandit.kernels.tree import MOST_REWARD
 
 Key = int | str | bytes
-
-MOST_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
 
 
 class Decision(NamedTuple):

@@ -14,7 +14,6 @@ from conebandit.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
 from conebandit.policies import storage
 from conebandit.policies.base import (
-    MOST_REWARD,
     Box,
     Decision,
     Front,
@@ -231,12 +230,14 @@ class ConeTree:
         """
         x = self.box.scaled(context)
         vector, index = as_reward(reward, self.n_objectives), as_arm(arm, self.n_arms)
-        refuse_extreme(vector)
         if self._room == 0:
             self._reserve(samples=1)
         self._room -= 1
-        if kernels.fold(*self._tree, self._facets, self._constants, x, index, vector) == kernels.BAD_CONTEXT:
+        fault = kernels.fold(*self._tree, self._facets, self._constants, x, index, vector)
+        if fault == kernels.BAD_CONTEXT:
             self.box.point(context)  # says what is wrong with it
+        elif fault == kernels.BAD_REWARD:
+            refuse_extreme(vector)
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
@@ -439,8 +440,10 @@ def _constants(preset: str, sigma: float | None, holder: float | None) -> tuple[
     values = []
     for name, value in (("sigma", sigma), ("holder", holder)):
         number = 1.0 if value is None else as_positive(value, name)
-        if number > MOST_REWARD:
-            raise ValueError(f"{name} must be at most {MOST_REWARD:g}; got {value!r}. Give rewards in other units.")
+        if number > kernels.MOST_REWARD:
+            raise ValueError(
+                f"{name} must be at most {kernels.MOST_REWARD:g}; got {value!r}. Give rewards in other units."
+            )
         values.append(number)
     return values[0], values[1]
 
