@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from conebandit.cli import app
+from conebandit.service import server
 from conebandit.service.client import Client
 from conebandit.service.server import serving
 from conebandit.service.sqlite import SqliteStore
@@ -214,7 +215,8 @@ def test_postgresql_without_the_extra_says_what_to_install():
         ("postgres:sec%zzret@127.0.0.1:{open}/postgres", "write @ as %40"),
     ],
 )
-def test_why_the_database_does_not_answer_is_said_at_the_start(run, postgres, address, reason):
+def test_why_the_database_does_not_answer_is_said_at_the_start(run, postgres, address, reason, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.0)
     address = address.format(open=postgres.port, closed=free_port())
     for command in ("serve", "key list"):
         result = run(*command.split(), "--store", f"postgresql://{address}")

@@ -267,7 +267,26 @@ def test_a_port_that_is_lost_while_logs_are_read(tmp_path, declaration, monkeypa
     store.close()
 
 
+def test_a_start_waits_for_a_store_that_is_not_there_yet(tmp_path, declaration, monkeypatch):
+    address, said, failures = str(tmp_path / "log.db"), [], iter(["away.", "away.", "starting up."])
+    fill(address, declaration)
+
+    def opening(where):
+        if reason := next(failures, None):
+            raise UnavailableError(f"the database is {reason}")
+        return open_store(where)
+
+    monkeypatch.setattr(server, "open_store", opening)
+    monkeypatch.setattr(server, "PAUSE", 0.01)
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: None)
+    server.serve(address, port=0, say=said.append)
+    again = "Trying again for 30 seconds ..."
+    assert said[:2] == [f"the database is away. {again}", f"the database is starting up. {again}"]
+    assert said[-1].startswith("Serving on http://127.0.0.1:")
+
+
 def test_a_store_that_goes_away_while_logs_are_read(tmp_path, declaration, monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.0)
     address, said = str(tmp_path / "log.db"), []
     fill(address, declaration)
 

@@ -14,11 +14,12 @@ from contextlib import contextmanager
 import uvicorn
 
 from conebandit.service.api import create_app
-from conebandit.service.errors import InvalidError, ServiceError
+from conebandit.service.errors import InvalidError, ServiceError, UnavailableError
 from conebandit.service.store import open_store
 from conebandit.service.writer import Writer
 
 BACKLOG = 2048
+PATIENCE, PAUSE = 30.0, 1.0  # seconds for which a start tries again while the store does not answer, and between tries
 GRACE = 10  # seconds for requests that are being answered when the service is told to end
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
@@ -45,9 +46,26 @@ def serve(
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
-    server, listener = _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone, say=say)
+    server, listener = _prepare_patiently(where, host, port, allow_hosts, say)
     with listener:
         server.run(sockets=[listener])
+
+
+def _prepare_patiently(
+    where: str, host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
+) -> tuple[uvicorn.Server, socket.socket]:
+    """Databases are started again, too, and often together with what needs them: try for a while."""
+    until, told = time.monotonic() + PATIENCE, ""
+    while True:
+        try:
+            return _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone, say=say)
+        except UnavailableError as error:
+            if time.monotonic() >= until:
+                raise
+            if str(error) != told:
+                told = str(error)
+                say(f"{told} Trying again for {PATIENCE:g} seconds ...")
+            time.sleep(PAUSE)
 
 
 @contextmanager
