@@ -430,7 +430,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
     ("options", "message"),
     [
         ({"context_dim": 0}, "context_dim"),
-        ({"context_dim": 1, "alpha": 0}, "alpha must lie between 0 and 1"),
+        ({"context_dim": 1, "alpha": 0}, "alpha must be a number between 0 and 1"),
         ({"context_dim": 1, "reference": 500}, "one less than a power of two"),
         ({"context_dim": 1, "reference": 7}, "at least 15"),
         ({"context_dim": 1, "window": 0}, "window"),
