@@ -7,8 +7,9 @@ from datetime import date
 import numpy as np
 import pytest
 
+from conebandit.service.cones import MOST_CONE_NUMBERS, MOST_CONE_ROWS, most_facets
 from conebandit.service.errors import InvalidError
-from conebandit.service.experiment import MOST_CONE_NUMBERS, MOST_CONE_ROWS, Experiment, _most_facets
+from conebandit.service.experiment import Experiment
 from conebandit.service.registry import make_policy
 
 MOST_SECONDS = 5.0  # about one, where nothing else runs
@@ -19,7 +20,7 @@ def declared(metrics=1, **changes):
 
 
 def most_rows(kind, dim):
-    return max(n for n in range(MOST_CONE_ROWS + 1) if _most_facets(n, dim) * dim <= MOST_CONE_NUMBERS[kind])
+    return max(n for n in range(MOST_CONE_ROWS + 1) if most_facets(n, dim) * dim <= MOST_CONE_NUMBERS[kind])
 
 
 @pytest.mark.parametrize("kind", ["rays", "weights", "facets"])
@@ -40,7 +41,7 @@ def test_the_bound_on_facets_is_reached_by_cyclic_cones():
     for dim, n in [(2, 9), (3, 9), (4, 9), (5, 9), (6, 9), (6, 6)]:
         rows = [[t**k for k in range(dim)] for t in range(1, n + 1)]
         cone = Experiment.from_dict(declared(dim, cone={"rays": rows})).cone
-        assert len(cone.facets) == _most_facets(n, dim), (dim, n)
+        assert len(cone.facets) == most_facets(n, dim), (dim, n)
 
 
 def nested(depth):

@@ -7,8 +7,9 @@ from typing import Any
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.load import load_policy
+from conebandit.service.entries import MOST_WORDS
 from conebandit.service.errors import InvalidError
-from conebandit.service.experiment import MOST_WORDS, Experiment
+from conebandit.service.experiment import Experiment
 
 Served = ConeTree | CompiledPolicy
 
