@@ -32,7 +32,7 @@ lint: .venv/installed-dev
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadfile --cov=conebandit --cov-report=
-	$(BIN)/coverage report --include='*/conebandit/cone.py,*/conebandit/_cone_description.py,*/conebandit/pareto.py,*/conebandit/gap.py' --fail-under=98 --show-missing
+	$(BIN)/coverage report --include='*/conebandit/geometry/*' --fail-under=98 --show-missing
 
 bench: .venv/installed-bench
 	$(BIN)/python benchmarks/geometry.py

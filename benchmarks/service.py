@@ -33,10 +33,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 import conebandit as cb
-from conebandit.service.engine import Turn
-from conebandit.service.experiment import Experiment
-from conebandit.service.store import open_store
-from conebandit.service.writer import Writer
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine.turn import Turn
+from conebandit.service.engine.writer import Writer
+from conebandit.service.stores.base import open_store
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts servers is shared with the tests
 from tests.service.crash import kill_the_database, kill_the_service

@@ -24,8 +24,8 @@ import numpy as np
 
 import conebandit as cb
 from conebandit.environments.base import World
-from conebandit.experiments.suite import SUITE
 from conebandit.policies.binned_pareto_ucb import default_bins
+from conebandit.studies.suite import SUITE
 from report import Report
 
 HORIZON = 22_000  # beyond the last change point of every task

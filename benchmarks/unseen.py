@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 import conebandit as cb
-from conebandit._validate import FloatArray
 from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Bernoulli, Bounded, Correlated, Gaussian, Noise
-from conebandit.experiments.bench import CONTENDERS, DEFAULT, run_suite
-from conebandit.experiments.leaderboard import comparisons, standings, summary
-from conebandit.experiments.suite import Task
+from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
+from conebandit.studies.leaderboard import comparisons, standings, summary
+from conebandit.studies.suite import Task
+from conebandit.validate.arrays import FloatArray
 from report import Report
 
 HORIZON, CHANGE, SEEDS = 50_000, 5000, range(10)  # as in the suite

@@ -11,11 +11,11 @@ import numpy as np
 
 import conebandit as cb
 from conebandit import plots
-from conebandit._validate import FloatArray
 from conebandit.diagnose.report import shift_report
 from conebandit.diagnose.tables import read_pair
-from conebandit.diagnose.theory import caption, panels
 from conebandit.environments import shift
+from conebandit.reproduce.theory import caption, panels
+from conebandit.validate.arrays import FloatArray
 
 HERE = Path(__file__).parent
 ROWS, CHANGE = 2000, 2000

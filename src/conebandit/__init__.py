@@ -11,12 +11,12 @@ array([ True,  True, False])
 from conebandit import environments
 from conebandit._version import __version__
 from conebandit.checks import check_environment, check_policy
-from conebandit.cone import Cone
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
 from conebandit.diagnose.smoothness import margin, margin_from_log, smoothness, smoothness_from_log
-from conebandit.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
-from conebandit.pareto import pareto_mask
+from conebandit.geometry.cone import Cone
+from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
+from conebandit.geometry.pareto import pareto_mask
 from conebandit.policies.base import Decision, Front
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB

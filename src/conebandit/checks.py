@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from conebandit.cone import Cone
 from conebandit.environments.base import Environment
+from conebandit.geometry.cone import Cone
 from conebandit.policies.base import Policy
 
 

@@ -69,8 +69,8 @@ def bench(
     ] = False,
 ) -> None:
     """Compare policies over the suite of environments; prints and writes a leaderboard (JSON and Markdown)."""
-    from conebandit.experiments import bench as runs  # noqa: PLC0415  (compiles many kernels)
-    from conebandit.experiments import leaderboard, suite  # noqa: PLC0415
+    from conebandit.studies import bench as runs  # noqa: PLC0415  (compiles many kernels)
+    from conebandit.studies import leaderboard, suite  # noqa: PLC0415
 
     contenders = _named(policy, runs.CONTENDERS, "--policy")
     tasks = _named(task, (*suite.SUITE, *suite.EXTRA), "--task") if task else suite.SUITE
@@ -233,7 +233,7 @@ def theory(
 ) -> None:
     """Measured regret against T, K, nu and rho, beside the bound as printed and the rate from first principles."""
     from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
-    from conebandit.diagnose.theory import POINTS, Preset, caption, panels  # noqa: PLC0415
+    from conebandit.reproduce.theory import POINTS, Preset, caption, panels  # noqa: PLC0415
 
     _make_room(to / "theory.png", to / "theory.svg")
     preset: Preset = "paper" if paper else "sound"

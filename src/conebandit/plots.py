@@ -20,14 +20,14 @@ try:
 except ModuleNotFoundError:  # pragma: no cover
     raise ModuleNotFoundError("Pictures need matplotlib: pip install 'conebandit[plot]'.") from None
 
-from conebandit._validate import FloatArray, as_vectors
-from conebandit.cone import Cone
 from conebandit.diagnose.rho import FEW_EMPTY, RhoCurve
 from conebandit.diagnose.smoothness import PowerLaw
 from conebandit.diagnose.tables import Pair
-from conebandit.diagnose.theory import Panel
-from conebandit.gap import dominance_distance, gap, log_hausdorff
-from conebandit.pareto import pareto_mask
+from conebandit.geometry.cone import Cone
+from conebandit.geometry.gap import dominance_distance, gap, log_hausdorff
+from conebandit.geometry.pareto import pareto_mask
+from conebandit.reproduce.theory import Panel
+from conebandit.validate.arrays import FloatArray, as_vectors
 
 FRONT, DOMINATED, BETTER, WORSE = "#0b6e4f", "#9a9a9a", "#7fc8a9", "#e07a5f"
 

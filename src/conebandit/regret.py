@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import gap as kernels
 from conebandit.kernels.order import fronts_of_batch
+from conebandit.validate.arrays import FloatArray
 
 BoolArray = NDArray[np.bool_]
 

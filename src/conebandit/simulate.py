@@ -14,11 +14,11 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from rich.progress import Progress
 
-from conebandit._validate import FloatArray
 from conebandit.environments.base import Environment
-from conebandit.kernels.tree import MOST_REWARD
 from conebandit.policies.base import Policy
 from conebandit.regret import SERIES, regret_series
+from conebandit.validate.arguments import MAX_REWARD
+from conebandit.validate.arrays import FloatArray
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
 CHUNK = 4000
@@ -141,11 +141,11 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
 
 def _refuse_extreme(outcomes: FloatArray) -> None:
     """What no policy takes, compiled loops do not look for: so it is refused here. Nan is allowed."""
-    extreme = np.abs(outcomes) > MOST_REWARD
+    extreme = np.abs(outcomes) > MAX_REWARD
     if extreme.any():
         value = outcomes[extreme][0]
         raise ValueError(
-            f"environment must give rewards of at most {MOST_REWARD:g} in size; got {value:g}. "
+            f"environment must give rewards of at most {MAX_REWARD:g} in size; got {value:g}. "
             "Give them in other units, or nan for what is not known."
         )
 

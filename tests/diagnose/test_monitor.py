@@ -11,8 +11,8 @@ from scipy import stats
 import conebandit as cb
 from conebandit.diagnose import monitor as module
 from conebandit.kernels import monitor as kernels
-from conebandit.policies import storage
-from conebandit.policies.storage import PolicyFileError
+from conebandit.validate import storage
+from conebandit.validate.storage import PolicyFileError
 
 # ---- a plain twin ---------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ import pytest
 import conebandit as cb
 from conebandit import plots
 from conebandit.diagnose.tables import Pair
-from conebandit.diagnose.theory import Panel
 from conebandit.environments import shift
+from conebandit.reproduce.theory import Panel
 
 
 def drawn(figure):

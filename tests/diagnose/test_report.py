@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_rho(rng):
 
 @pytest.mark.parametrize("most", [4000, 50])
 def test_the_same_table_twice_is_worth_itself(rng, monkeypatch, most):
-    monkeypatch.setattr("conebandit.diagnose.report.MOST_ROWS", most)
+    monkeypatch.setattr("conebandit.diagnose.report.MAX_ROWS", most)
     table = rng.random((60, 2))
     report = shift_report(Pair(("a", "b"), table, table.copy(), ()))
     assert report.exchange.value == 1.0
@@ -101,7 +101,7 @@ def test_many_columns_get_advice(rng):
 
 
 def test_long_tables_are_thinned(rng, monkeypatch):
-    monkeypatch.setattr("conebandit.diagnose.report.MOST_ROWS", 50)
+    monkeypatch.setattr("conebandit.diagnose.report.MAX_ROWS", 50)
     pair = Pair(("a",), rng.random((200, 1)), rng.random((70, 1)), ())
     assert shift_report(pair).curve.value[-1] <= 51
 

@@ -6,8 +6,8 @@ import pytest
 import conebandit as cb
 from conebandit.kernels import adaptive_tree as kernels
 from conebandit.kernels.quadratics import halving, prior_variance
-from conebandit.policies.storage import PolicyFileError
 from conebandit.simulate import step_by_step
+from conebandit.validate.storage import PolicyFileError
 
 from ..plain_adaptive_tree import PlainAdaptiveTree
 

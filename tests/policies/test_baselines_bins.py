@@ -7,8 +7,8 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels.rng import uniform
-from conebandit.policies.base import as_key, as_seed
 from conebandit.simulate import step_by_step
+from conebandit.validate.arguments import as_key, as_seed
 
 BINNED = (cb.BinnedParetoUCB, cb.BinnedElimination, cb.SelfTuning)
 KINDS = (cb.ParetoUCB1, *BINNED)

@@ -8,7 +8,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels import tree as kernels
-from conebandit.policies.storage import PolicyFileError
+from conebandit.validate.storage import PolicyFileError
 
 from ..plain_tree import PlainTree
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels.tree import MOST_REWARD
-from conebandit.policies.storage import PolicyFileError
+from conebandit.validate.arguments import MAX_REWARD
+from conebandit.validate.storage import PolicyFileError
 
 ORTHANT = cb.Cone.orthant(2)
 KINDS = {
@@ -59,7 +59,7 @@ def test_policies_that_do_not_learn_refuse_it_too():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_largest_reward_spoils_no_estimate(kind, rng):
     policy = KINDS[kind](3, ORTHANT, 1)
-    learn(policy, rng, 300, lambda i, arm: (MOST_REWARD if i == 100 else arm) + 0.1 * rng.normal(size=2))
+    learn(policy, rng, 300, lambda i, arm: (MAX_REWARD if i == 100 else arm) + 0.1 * rng.normal(size=2))
     assert np.isfinite(policy.front([0.5]).means).all()
     assert not np.isnan(policy.front([0.5]).radii).any()
 

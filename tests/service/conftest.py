@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from conebandit.service.store import open_store
+from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres, binaries
+from tests.service.driver import PHONE, Driver
 
 _numbers = itertools.count()
 
@@ -51,3 +52,15 @@ def declaration():
         "policy": {"name": "LinearParetoUCB"},
         "seed": 7,
     }
+
+
+@pytest.fixture
+def begun(tmp_path, declaration):
+    """Where a store with an experiment is, which has 20 decisions."""
+    where = str(tmp_path / "log.db")
+    store = open_store(where)
+    run = Driver(store)
+    run.create(declaration)
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
+    store.close()
+    return where

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import conebandit as cb
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres
 from tests.service.load import Load, Process, wait_for_revisions
 

@@ -20,7 +20,9 @@ COMMAND = """
 import sys
 import conebandit._version
 conebandit._version.__version__ = sys.argv.pop(1)
-from conebandit.service import engine, revision, state
+from conebandit.service.engine import turn as engine
+from conebandit.service.engine import revisions as revision
+from conebandit.service.log import state
 engine.SNAPSHOT_EVERY, state.PART, revision.RETRY = 100, 200, 0.5
 from conebandit.cli import main
 main()

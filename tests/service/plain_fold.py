@@ -3,8 +3,8 @@
 import json
 import math
 
-from conebandit.service.experiment import Experiment
-from conebandit.service.registry import make_policy
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.policy import make_policy
 
 
 def plain_fold(events):  # noqa: PLR0912  (plain means written out)

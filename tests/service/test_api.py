@@ -1,5 +1,6 @@
 """The service over HTTP: what it answers, and how it refuses."""
 
+import contextlib
 import csv
 import io
 import json
@@ -12,10 +13,14 @@ import httpx
 import polars
 import pytest
 
-from conebandit.service import api, engine, keys, reading, shared
-from conebandit.service.errors import InvalidError
-from conebandit.service.server import serve, serving
-from conebandit.service.store import open_store
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.engine import turn as engine
+from conebandit.service.http import access as shared
+from conebandit.service.http import app as api
+from conebandit.service.http import keys
+from conebandit.service.http import routes as reading
+from conebandit.service.http.server import serve, serving
+from conebandit.service.stores.base import open_store
 
 DESK = {"age": 50, "device": "desk"}
 QUERY = {"context": json.dumps(DESK)}
@@ -231,7 +236,7 @@ BAD = [
     ("POST", D, {"context": {"device": "phone"}, "id": "known"}, 409, "another context"),
     ("POST", D, {"decisions": []}, 422, "at least 1 item"),
     ("POST", D, {"decisions": [{"context": CONTEXT}] * 1001}, 422, "at most 1000 items"),
-    ("POST", D, b"x" * (api.MOST_BYTES + 1), 413, "smaller batches"),
+    ("POST", D, b"x" * (api.MAX_BYTES + 1), 413, "smaller batches"),
     ("POST", "/experiments/nothing/decisions", {"context": {}}, 404, "no experiment 'nothing'"),
     ("POST", "/experiments/%00/decisions", {"context": {}}, 422, "pattern"),
     ("POST", R, {"id": "nobody", "values": {"revenue": 1}}, 404, "no decision 'nobody'"),
@@ -391,7 +396,7 @@ def test_a_body_that_comes_in_pieces_is_limited_too(sqlite_client):
             yield b" " * 65536
 
     headers = {"content-type": "application/json"}
-    reply = sqlite_client.post(D, content=pieces(4 + api.MOST_BYTES // 65536), headers=headers)
+    reply = sqlite_client.post(D, content=pieces(4 + api.MAX_BYTES // 65536), headers=headers)
     assert reply.status_code == 413
     assert sqlite_client.post(D, json={"context": CONTEXT}).status_code == 200, "and it goes on"
 
@@ -444,3 +449,21 @@ def test_the_schema_has_examples(sqlite_client):
         assert [form["$ref"].rpartition("/")[2] for form in forms] == [one, many]
     for form in ("DecisionRequest", "DecisionReply", "Outcome", "OutcomeReply", "ModeChange"):
         assert "examples" in json.dumps(schema["components"]["schemas"][form]), form
+
+
+def test_changed_events_are_not_shown(begun):
+    with serving(begun) as url, httpx.Client(base_url=f"{url}/experiments/checkout", timeout=10) as client:
+
+        def page(after, limit=5):
+            return client.get("/events", params={"after": after, "limit": limit})
+
+        for after in (0, 1, 16, 20):
+            seqs = [event["seq"] for event in page(after).json()["events"]]
+            assert seqs == list(range(after + 1, min(after + 5, 21) + 1))
+        assert [page(after).json() for after in (21, 50)] == [{"events": [], "next": n} for n in (21, 50)]
+        with contextlib.closing(open_store(begun)) as store, store.write() as session:
+            session._run("UPDATE events SET body = replace(body, 'phone', 'desk') WHERE seq = 8")
+            session._run("DELETE FROM events WHERE seq IN (15, 21)")
+        statuses = {after: page(after).status_code for after in (0, 2, 3, 7, 8, 9, 10, 14, 15, 16, 20)}
+        bad = {3, 7, 10, 14, 15, 20}  # the changed one is on the page, or one is missing from it or before it
+        assert statuses == {after: 500 if after in bad else 200 for after in statuses}

@@ -7,9 +7,9 @@ from typer.testing import CliRunner
 
 import conebandit as cb
 from conebandit.cli import app
-from conebandit.service.server import serving
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
+from conebandit.service.http.server import serving
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
 
 PHONE = {"age": 30, "device": "phone"}
 

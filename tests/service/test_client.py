@@ -8,7 +8,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
-from conebandit.service.server import serving
+from conebandit.service.http.server import serving
 
 
 class Impatient(BaseHTTPRequestHandler):

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from conebandit.cli import app
-from conebandit.service import server
 from conebandit.service.client import Client
-from conebandit.service.server import serving
-from conebandit.service.sqlite import SqliteStore
-from conebandit.service.state import NEAR, State
+from conebandit.service.http import server
+from conebandit.service.http.server import serving
+from conebandit.service.log.state import NEAR, State
+from conebandit.service.stores.sqlite import SqliteStore
 from tests.service.databases import free_port
 
 TOML = """

@@ -6,68 +6,21 @@ import random
 import numpy as np
 import pytest
 
-from conebandit.service import engine as engine_module
-from conebandit.service import state as state_module
-from conebandit.service import verify as verify_module
-from conebandit.service import windows
-from conebandit.service.engine import Engine, Turn
-from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, NotFoundError
-from conebandit.service.experiment import Experiment
-from conebandit.service.registry import make_policy, policy_names
-from conebandit.service.state import State, rebuild
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
+from conebandit.experiment import declaration as experiment_module
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.policy import make_policy, policy_names
+from conebandit.service.engine import turn as engine_module
+from conebandit.service.engine.turn import Engine
+from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
+from conebandit.service.log import state as state_module
+from conebandit.service.log import verify as verify_module
+from conebandit.service.log import windows
+from conebandit.service.log.state import State, rebuild
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
+from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
-
-HOUR = 3_600_000
-PHONE = {"age": 30, "device": "phone"}
-
-
-class Driver:
-    """Turns on a store, at times that the test chooses, by one engine or several."""
-
-    def __init__(self, store, id_="checkout"):
-        self.store, self.id, self.engine, self.now = store, id_, Engine(), 1_000_000
-
-    def __getattr__(self, name):
-        def call(*args):
-            try:
-                with self.store.write() as session:
-                    turn = Turn(self.engine, session, self.now)
-                    answer = getattr(turn, name)(self.id, *args)
-                    turn.finish()
-            except Exception:
-                self.engine.forget()
-                raise
-            return answer
-
-        return call
-
-    def create(self, declaration):
-        with self.store.write() as session:
-            turn = Turn(self.engine, session, self.now)
-            turn.create(Experiment.from_dict(declaration))
-            turn.finish()
-
-    def ask(self, id_, context=PHONE):
-        return self.decide([{"id": id_, "context": context}])[0]
-
-    def tell(self, id_, **values):
-        return self.report([{"id": id_, "values": values}])[0]
-
-    def ask_at_random(self, rng, ids, step):
-        ids.append(f"d{step}")
-        self.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
-
-    def tell_at_random(self, rng, ids):
-        """About one of the latest decisions."""
-        names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
-        self.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
-
-    @property
-    def events(self):
-        with self.store.read() as session:
-            return session.events(self.id, limit=10**6)
 
 
 @pytest.fixture
@@ -75,13 +28,6 @@ def run(store, declaration):
     driver = Driver(store)
     driver.create(declaration)
     return driver
-
-
-def assert_same(a, b):
-    a, b = a.state(), b.state()
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
 def test_a_decision_id_gets_one_answer_for_ever(run):
@@ -451,3 +397,53 @@ def test_every_policy_can_be_served(tmp_path, declaration, name):
     run.engine.forget()
     assert run.digest() == digest
     store.close()
+
+
+def _snapshots(store):
+    with store.read() as session:
+        heads = [tuple(row) for row in session._run("SELECT seq, complete FROM snapshot_heads ORDER BY seq")]
+        return session.snapshots("checkout"), heads
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
+def test_a_snapshot_that_was_begun_at_the_last_event_is_kept_in_the_end(store, declaration, monkeypatch, killed):
+    monkeypatch.setattr(engine_module, "SNAPSHOT_EVERY", 10)
+    run = Driver(store)
+    run.create(declaration)
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
+    assert _snapshots(store) == ([], [(21, 0)])
+    if killed:
+        run.engine = Engine()
+    run.snapshot()
+    assert _snapshots(store) == ([21], [(21, 1)])
+    assert run.digest() == Driver(store).digest()
+    run.snapshot()
+    assert _snapshots(store) == ([21], [(21, 1)])
+
+
+def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
+    run = Driver(store)
+    run.engine = Engine(most_replayed=0)  # corrections are somebody else's task
+    run.create(declaration)
+    run.ask("one")
+    run.tell("one", revenue=1.0)
+    run.tell("one", revenue=2.0)
+    with store.write() as session:
+        assert session.begin_snapshot("checkout", 4)
+        assert session.add_snapshot_part("checkout", 4, 0, b"of the revision")
+    run.snapshot()
+    assert _snapshots(store) == ([], [(4, 0)])
+    with store.read() as session:
+        assert list(session.snapshot("checkout", 4)) == [b"of the revision"]
+
+
+def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration, monkeypatch):
+    run = Driver(store)
+    run.create(declaration)  # 3 arms, 2 metrics, 3 coordinates
+    monkeypatch.setattr(experiment_module, "MAX_ESTIMATES", 4 * 2 * 3**2)
+    run.add_arm("fourth")
+    with pytest.raises(ConflictError, match=r"arm 'fifth' cannot be added: .* at most 72; got 5 x 2 x 3\^2"):
+        run.add_arm("fifth")
+    assert len(run.describe()["arms"]) == 4
+    run.retire_arm("new")
+    assert len(run.add_arm("fifth")["arms"]) == 5

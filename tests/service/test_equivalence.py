@@ -8,14 +8,14 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
-from conebandit.service.events import Event
-from conebandit.service.server import serving
-from conebandit.service.state import rebuild
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
+from conebandit.service.http.server import serving
+from conebandit.service.log.state import rebuild
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
+from conebandit.service.stores.records import Event
+from tests.service.driver import assert_same
 from tests.service.load import wait_for_revisions
 from tests.service.plain_fold import plain_fold
-from tests.service.test_engine import assert_same
 
 
 def simulate(client, name, seed, rounds):

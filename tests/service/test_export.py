@@ -10,15 +10,15 @@ import httpx
 import polars
 import pytest
 
-from conebandit.service import tables
+from conebandit.experiment.declaration import Experiment
+from conebandit.service import export as tables
 from conebandit.service.errors import CorruptionError
-from conebandit.service.events import Event
-from conebandit.service.experiment import Experiment
-from conebandit.service.server import serving
-from conebandit.service.store import Session, open_store
-from conebandit.service.tables import export
+from conebandit.service.export import export
+from conebandit.service.http.server import serving
+from conebandit.service.stores.base import Session, open_store
+from conebandit.service.stores.records import Event
+from tests.service.driver import HOUR, Driver
 from tests.service.plain_fold import plain_fold
-from tests.service.test_engine import HOUR, Driver
 
 FORMATS = ("jsonl", "csv", "parquet")
 

@@ -5,15 +5,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from conebandit.service.engine import Engine, Turn
-from conebandit.service.errors import ConflictError, NotFoundError
-from conebandit.service.events import from_lines
-from conebandit.service.experiment import Experiment
-from conebandit.service.imports import restore
-from conebandit.service.state import State
-from conebandit.service.store import PAGE, open_store
-from conebandit.service.tables import export
-from conebandit.service.verify import verify
+from conebandit.experiment.declaration import Experiment
+from conebandit.service import export as tables
+from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
+from conebandit.service.export import export
+from conebandit.service.log.restore import restore
+from conebandit.service.log.state import State
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import PAGE, open_store
+from conebandit.service.stores.records import START, from_lines, seal
+from tests.service.driver import Driver
 
 EVENTS = 3 * PAGE + 10
 
@@ -151,3 +153,52 @@ def test_of_two_imports_one_is_whole(store, exported):
     with pytest.raises(ConflictError, match="meanwhile"):
         bring_in(exported, watched)
     assert_whole(store, exported)
+
+
+def _sealed(*events):
+    """A log of events (kind, body), each with the seal that it needs."""
+    log, before = [], START
+    for seq, (kind, body) in enumerate(events, start=1):
+        log.append(seal(before, seq, kind, None, body))
+        before = log[-1].check
+    return iter(log)
+
+
+OFF = {"mode": "off"}
+
+
+NOT_IMPORTED = {
+    "a time that is text": (1, [("mode_changed", {**OFF, "at": "x"})], "event 2 .*'at' must be"),
+    "no time": (1, [("mode_changed", {**OFF, "at": None})], "event 2 .*'at' must be"),
+    "a fraction": (1.5, [], "event 1 .*'at' must be"),
+    "true": (True, [], "event 1 .*'at' must be"),
+    "after the year 9999": (10**30, [], "event 1 .*'at' must be"),
+    "before 1970": (-1, [], "event 1 .*'at' must be"),
+    "a time before the last": (5, [("mode_changed", {**OFF, "at": 4})], "event 2 .*not before the event before"),
+    "a revision of nothing": (1, [("revised", {"upto": "x", "at": 1})], "leads to no state"),
+}
+
+
+@pytest.mark.parametrize(("at", "more", "message"), NOT_IMPORTED.values(), ids=NOT_IMPORTED)
+def test_a_log_with_impossible_events_is_not_imported(store, declaration, at, more, message):
+    first = ("created", {"declaration": declaration, "library": "0", "at": at})
+    with pytest.raises(CorruptionError, match=message):
+        restore(store, _sealed(first, *more))
+    with store.read() as session:
+        assert session.experiments() == []
+
+
+@pytest.mark.parametrize("more", [[], [("revised", {"upto": 2, "at": 1})]], ids=["plain", "revised"])
+def test_a_log_with_two_declarations_is_not_imported(store, declaration, more):
+    first = ("created", {"declaration": declaration, "library": "0", "at": 1})
+    with pytest.raises(CorruptionError, match=r"event 2 \(created\)"):
+        restore(store, _sealed(first, first, *more))
+
+
+def test_a_log_of_the_last_millisecond_can_be_used(store, declaration):
+    last = 253_402_300_799_999
+    first = ("created", {"declaration": declaration, "library": "0", "at": last})
+    restore(store, _sealed(first, ("mode_changed", {**OFF, "at": last})))
+    run = Driver(store)
+    assert run.ask("one")["arm"] == "old"
+    assert b"9999-12-31T23:59:59" in b"".join(tables.export(store, "checkout", "csv"))

@@ -6,13 +6,16 @@ from contextlib import closing
 
 import pytest
 
-from conebandit.service import engine, readers, state
-from conebandit.service.errors import ConflictError, CorruptionError, InvalidError, ServiceError, UnavailableError
-from conebandit.service.experiment import Experiment
-from conebandit.service.state import State
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
-from conebandit.service.writer import Writer
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.engine import readers
+from conebandit.service.engine import turn as engine
+from conebandit.service.engine.writer import Writer
+from conebandit.service.errors import ConflictError, CorruptionError, ServiceError, UnavailableError
+from conebandit.service.log import state
+from conebandit.service.log.state import State
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
 
 PHONE = {"age": 30, "device": "phone"}
 
@@ -217,11 +220,12 @@ def test_who_waits_for_a_log_is_told_when_the_service_ends(served, slow):
         decide(served, "one", "too late")
 
 
+def away(*_):
+    raise UnavailableError("away")
+
+
 def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
     served._engine.forget(["two"])
-
-    def away(*_):
-        raise UnavailableError("away")
 
     monkeypatch.setattr(readers, "come_near", away)
     with pytest.raises(UnavailableError, match="away"):
@@ -231,9 +235,6 @@ def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
 
 
 def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypatch):
-    def away(*_):
-        raise UnavailableError("away")
-
     for _ in range(5):
         served._engine.forget(["two"])
         with monkeypatch.context() as patched:
@@ -285,8 +286,7 @@ def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplo
     monkeypatch.setattr(served._revisions, "look_after", fault)
     answers = in_one_turn(served, deciding("one", "a"), deciding("two", "b"))
     assert [answer[0]["id"] for answer in answers] == ["a", "b"]
-    monkeypatch.undo()
-    for id_ in ("one", "two"):
+    for id_ in ("one", "two"):  # these turns come after all that followed on that one
         assert served.submit(id_, lambda turn, id_=id_: turn.describe(id_)).result()["events"] == 12
     assert "failed after a commit" in caplog.text
 
@@ -294,9 +294,6 @@ def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplo
 def test_a_store_that_is_away_costs_only_what_was_not_written(served, monkeypatch):
     """States that were only looked at stay in memory."""
     before = dict(served._engine.states)
-
-    def away(turn):
-        raise UnavailableError("away")
 
     answers = in_one_turn(served, deciding("one", "a"), ("two", lambda turn: turn.describe("two")), ("two", away))
     assert all(isinstance(answer, UnavailableError) for answer in answers)

@@ -1,11 +1,16 @@
 """API keys where others can reach the service."""
 
+import contextlib
+import threading
+import time
+
 import httpx
 import pytest
 
-from conebandit.service import keys, shared
-from conebandit.service.server import serving
-from conebandit.service.store import open_store
+from conebandit.service.http import access as shared
+from conebandit.service.http import keys
+from conebandit.service.http.server import serving
+from conebandit.service.stores.base import open_store
 
 
 @pytest.mark.parametrize(("host", "status"), [("0.0.0.0", 401), ("127.0.0.1", 200)])
@@ -42,3 +47,35 @@ def test_a_stranger_learns_nothing_about_the_form_of_requests(tmp_path):
         headers = {"x-api-key": key}
         assert client.post("/experiments/e/outcomes", content=b"{", headers=headers).status_code == 403
         assert client.post("/experiments/e/decisions", content=b"{", headers=headers).status_code == 422
+
+
+def test_keys_are_read_by_one_and_the_others_go_on(begun, monkeypatch):
+    with serving(begun) as url, httpx.Client(base_url=url, timeout=10) as client:
+        assert client.get("/experiments").status_code == 200
+        opened, reading, reads = threading.Event(), threading.Event(), []
+        read = shared.Shared._read_keys
+
+        def slowly(self):
+            reads.append(time.monotonic())
+            reading.set()
+            assert opened.wait(30)
+            return read(self)
+
+        monkeypatch.setattr(shared.Shared, "_read_keys", slowly)
+        monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
+        first = threading.Thread(target=lambda: httpx.get(f"{url}/experiments", timeout=30))
+        first.start()
+        assert reading.wait(10)
+        assert [client.get("/experiments").status_code for _ in range(3)] == [200] * 3
+        assert len(reads) == 1
+        opened.set()
+        first.join()
+
+
+def test_the_scheme_of_a_key_may_be_in_any_case(begun):
+    with contextlib.closing(open_store(begun)) as store, store.write() as session:
+        key = keys.create_key(session, "reader", ["read"])
+    with serving(begun) as url:
+        given = {f"{scheme} {key}": 200 for scheme in ("Bearer", "bearer", "BEARER")} | {f"Basic {key}": 401}
+        found = {v: httpx.get(f"{url}/experiments", headers={"authorization": v}).status_code for v in given}
+        assert found == given

@@ -6,14 +6,14 @@ import shutil
 
 import pytest
 
-from conebandit.service.engine import Engine, Turn
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine.turn import Engine, Turn
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError
-from conebandit.service.events import from_lines
-from conebandit.service.experiment import Experiment
-from conebandit.service.imports import restore
-from conebandit.service.store import open_store
-from conebandit.service.tables import export
-from conebandit.service.verify import verify
+from conebandit.service.export import export
+from conebandit.service.log.restore import restore
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
+from conebandit.service.stores.records import from_lines
 
 
 @pytest.fixture

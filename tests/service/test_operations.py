@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import conebandit as cb
-from conebandit.service import keys
 from conebandit.service.client import ClientError
-from conebandit.service.store import open_store
+from conebandit.service.http import keys
+from conebandit.service.stores.base import open_store
 from tests.service.databases import free_port
 from tests.service.load import Process, command, wait_for_revisions
 

@@ -7,16 +7,18 @@ import time
 import pytest
 
 import conebandit as cb
-from conebandit.service import revision, windows, writer
-from conebandit.service.engine import Engine, Turn
-from conebandit.service.experiment import Experiment
-from conebandit.service.state import fold_page, start
-from conebandit.service.store import open_store
-from conebandit.service.verify import verify
-from conebandit.service.writer import Writer
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine import revisions as revision
+from conebandit.service.engine import writer
+from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.writer import Writer
+from conebandit.service.log import windows
+from conebandit.service.log.state import fold_page, start
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
+from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.load import Process, wait_for_revisions
 from tests.service.plain_fold import plain_fold
-from tests.service.test_engine import HOUR, PHONE, Driver, assert_same
 from tests.service.test_equivalence import folded_anew
 
 NEVER = 0  # events that a turn may fold anew
@@ -245,7 +247,7 @@ def test_short_logs_are_folded_anew_at_once(service):
     service.fill(100, wrong=99.0)
     correct_first(service, 0.0)
     assert service.events()[-1].kind == "revised"
-    assert len(service.events()) <= writer.MOST_REPLAYED
+    assert len(service.events()) <= writer.MAX_REPLAYED
     assert_same(service.policy(), plain_fold(service.events()))
 
 

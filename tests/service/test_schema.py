@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from conebandit.service.server import serving
+from conebandit.service.http.server import serving
 
 EXAMPLES = 25
 

@@ -7,8 +7,8 @@ import pytest
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.shift import ShiftWatch
-from conebandit.service.store import open_store
-from tests.service.test_engine import Driver
+from conebandit.service.stores.base import open_store
+from tests.service.driver import Driver
 
 
 def decide(run, count, first=0, device="phone"):

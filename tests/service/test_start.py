@@ -5,16 +5,18 @@ import sqlite3
 import time
 from contextlib import contextmanager
 
+import httpx
 import pytest
 
 import conebandit as cb
-from conebandit.service import engine, server
-from conebandit.service.engine import Engine, Turn
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine import turn as engine
+from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
-from conebandit.service.experiment import Experiment
-from conebandit.service.state import NEAR, State, come_near, rebuild
-from conebandit.service.store import PAGE, open_store
-from conebandit.service.writer import Writer
+from conebandit.service.http import server
+from conebandit.service.log.state import NEAR, State, come_near, rebuild
+from conebandit.service.stores.base import PAGE, open_store
 
 LONG = 3 * PAGE
 PHONE = {"age": 30, "device": "phone"}
@@ -171,26 +173,40 @@ def test_no_such_experiment(store):
     writer.close()
 
 
-def test_callers_are_refused_until_the_logs_are_read(tmp_path, declaration, monkeypatch):
-    """Not left waiting: behind nginx they go to another process."""
-    address, seen = str(tmp_path / "log.db"), []
-    fill(address, declaration)
-    warm_up, bind = Writer.warm_up, server._bind
+@pytest.fixture
+def while_logs_are_read(monkeypatch):
+    """Have something done, with the address that we have reserved, before logs are read; gives what was reserved."""
+    reserved, warm_up, bind = [], Writer.warm_up, server._bind
 
     def noting(host, port):
-        seen.append(bind(host, port))
-        return seen[0]
+        reserved.append(bind(host, port))
+        return reserved[-1]
 
-    def trying(writer):
+    def do(act):
+        def first_act(writer):
+            act(reserved[0].getsockname())
+            warm_up(writer)
+
+        monkeypatch.setattr(server, "_bind", noting)
+        monkeypatch.setattr(Writer, "warm_up", first_act)
+        return reserved
+
+    return do
+
+
+def test_callers_are_refused_until_the_logs_are_read(tmp_path, declaration, while_logs_are_read):
+    """Not left waiting: behind nginx they go to another process."""
+    address, refused = str(tmp_path / "log.db"), []
+    fill(address, declaration)
+
+    def call(at):
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(seen[0].getsockname(), timeout=5)
-        warm_up(writer)
-        seen.append("warm")
+            socket.create_connection(at, timeout=5)
+        refused.append(at)
 
-    monkeypatch.setattr(server, "_bind", noting)
-    monkeypatch.setattr(Writer, "warm_up", trying)
+    while_logs_are_read(call)
     with server.serving(address) as url, cb.Client(url) as client:
-        assert seen[1:] == ["warm"]
+        assert len(refused) == 1
         assert client.show("checkout")["events"] == LONG
 
 
@@ -201,26 +217,18 @@ def test_a_port_that_is_taken_is_named(tmp_path):
             server.serve(str(tmp_path / "log.db"), port=port)
 
 
-def test_nobody_else_gets_the_port_while_logs_are_read(tmp_path, declaration, monkeypatch):
-    address, tried = str(tmp_path / "log.db"), []
+def test_nobody_else_gets_the_port_while_logs_are_read(tmp_path, declaration, while_logs_are_read):
+    address = str(tmp_path / "log.db")
     fill(address, declaration)
-    warm_up, bind = Writer.warm_up, server._bind
 
-    def noting(host, port):
-        tried.append(bind(host, port))
-        return tried[0]
+    def take(at):
+        with pytest.raises(OSError, match=f"in use .*{at[1]}"):
+            server.serve(str(tmp_path / "other.db"), port=at[1])
 
-    def trying(writer):
-        port = tried[0].getsockname()[1]
-        with pytest.raises(OSError, match=f"in use .*{port}"):
-            server.serve(str(tmp_path / "other.db"), port=port)
-        warm_up(writer)
-
-    monkeypatch.setattr(server, "_bind", noting)
-    monkeypatch.setattr(Writer, "warm_up", trying)
+    reserved = while_logs_are_read(take)
     with server.serving(address) as url, cb.Client(url) as client:
         assert client.show("checkout")["events"] == LONG
-    assert len(tried) == 1
+    assert len(reserved) == 1, "the other one got nothing"
 
 
 def leave_lingering(address, port=0):
@@ -321,3 +329,19 @@ def test_a_client_that_does_not_read_does_not_keep_the_service_from_ending(tmp_p
     with store.read() as session:
         assert session.snapshots("checkout") == [LONG], "it has ended in good order"
     store.close()
+
+
+def _has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+def test_an_address_of_ipv6_is_in_brackets(begun):
+    with server.serving(begun, host="::1") as url:
+        assert url.startswith("http://[::1]:")
+        assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}

@@ -1,17 +1,22 @@
 """Opening a store, and what happens when it does not answer."""
 
+import contextlib
 import os
+import queue
 import signal
 import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conebandit.service.errors import UnavailableError
-from conebandit.service.events import START, seal
-from conebandit.service.store import SCHEMA, open_store
+from conebandit.service.stores.base import MAX_IDLE, SCHEMA, open_store
+from conebandit.service.stores.postgres import PostgresStore
+from conebandit.service.stores.records import START, seal
+from conebandit.service.stores.sqlite import READING
 
 
 def test_opening_a_store_waits_for_nobody_and_keeps_nobody_waiting(address):
@@ -41,7 +46,7 @@ def test_what_is_missing_is_made(address, name):
 @pytest.fixture
 def hasty(postgres, monkeypatch, request):
     """The address of an empty database, to which nobody waits for more than a second or two."""
-    module = pytest.importorskip("conebandit.service.postgres")
+    module = pytest.importorskip("conebandit.service.stores.postgres")
     monkeypatch.setattr(module, "PATIENCE", 1)
     monkeypatch.setattr(module, "LONGEST", 1)
     monkeypatch.setattr(module, "GRACE", 1)
@@ -115,7 +120,7 @@ def test_making_an_index_may_take_long(hasty, monkeypatch):
 
 
 def test_a_lock_is_waited_for_only_so_long(hasty, monkeypatch):
-    monkeypatch.setattr("conebandit.service.postgres.LONGEST", 20)
+    monkeypatch.setattr("conebandit.service.stores.postgres.LONGEST", 20)
     store = open_store(hasty)
     with store.write() as session:
         session.create("e")
@@ -135,3 +140,45 @@ def test_the_address_has_the_last_word_on_settings(postgres):
     store.close()
     assert (parameters["keepalives_idle"], parameters["keepalives_interval"]) == ("77", "5")
     assert parameters["application_name"] == "mine"
+
+
+class Unhurried(queue.LifoQueue):
+    """Two who find out together that something is in it get one each, or one of them finds that it is gone."""
+
+    def empty(self):
+        found = super().empty()
+        time.sleep(0.02)
+        return found
+
+
+def test_idle_connections_can_be_dropped_by_several_at_once():
+    store, closed, errors = PostgresStore.__new__(PostgresStore), [], []
+    store._idle = Unhurried()
+    for number in range(3):
+        raw = SimpleNamespace(close=lambda number=number: closed.append(number))
+        store._idle.put(SimpleNamespace(raw=raw))
+
+    def drop():
+        try:
+            store._drop_idle()
+        except queue.Empty as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=drop) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (errors, sorted(closed)) == ([], [0, 1, 2])
+
+
+def test_after_a_rush_few_connections_stay(address):
+    store = open_store(address)
+    with contextlib.ExitStack() as rush:
+        sessions = [rush.enter_context(store.read()) for _ in range(MAX_IDLE + 4)]
+        assert len(sessions) == MAX_IDLE + 4
+    idle = store._idle if isinstance(store, PostgresStore) else store._idle[READING]
+    assert idle.qsize() == MAX_IDLE
+    with store.read() as session:
+        assert session.experiments() == []
+    store.close()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from conebandit._validate import FloatArray
 from conebandit.environments.shift import Distribution, Mixture
+from conebandit.validate.arrays import FloatArray
 
 NODES = 16  # of Gauss-Legendre in each panel
 FINEST = 7  # panels are halved at most this often

@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray, as_floats
 from conebandit.diagnose.rho import Rho, rho
 from conebandit.kernels import monitor as kernels
-from conebandit.policies import storage
-from conebandit.policies.base import as_count, as_seed
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_count, as_seed
+from conebandit.validate.arrays import FloatArray, as_floats
 
 _NOT_KEPT = ("logs", "columns", "limit")  # arrays that follow from the options, or are only room to work
 LITTLE = 5  # fewer reference contexts than this in a cell are little support

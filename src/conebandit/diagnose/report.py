@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from conebandit import page
-from conebandit._validate import FloatArray
 from conebandit._version import __version__
 from conebandit.diagnose.monitor import LITTLE
 from conebandit.diagnose.rho import FEW_EMPTY, Rho, RhoCurve, rho, rho_curve
 from conebandit.diagnose.tables import Pair
+from conebandit.pages import page
+from conebandit.validate.arrays import FloatArray
 
-MOST_ROWS = 4000  # of each table that are compared in pairs; a random part of longer ones
+MAX_ROWS = 4000  # of each table that are compared in pairs; a random part of longer ones
 RADII: FloatArray = 2.0 ** -np.arange(1.0, 7.0)
 
 
@@ -173,7 +173,7 @@ def shift_report(pair: Pair, *, seed: int = 0) -> ShiftReport:
 
 
 def _part(table: FloatArray, rng: np.random.Generator) -> FloatArray:
-    return table if len(table) <= MOST_ROWS else table[rng.choice(len(table), MOST_ROWS, replace=False)]
+    return table if len(table) <= MAX_ROWS else table[rng.choice(len(table), MAX_ROWS, replace=False)]
 
 
 def _near(source: FloatArray, target: FloatArray, h: float) -> FloatArray:

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from conebandit._validate import FloatArray, as_floats
 from conebandit.diagnose import laws
 from conebandit.diagnose.samples import Neighbours, cell_ratio_estimate
 from conebandit.environments.shift import Distribution
+from conebandit.validate.arrays import FloatArray, as_floats
 
 Method = Literal["quadrature", "monte carlo", "samples"]
 
 RADII: FloatArray = 2.0 ** -np.arange(2.0, 9.0)  # of a curve, unless others are wanted
-MOST_CELLS = 2**20
+MAX_CELLS = 2**20
 FEW_EMPTY = 0.05  # a radius with more empty balls than this share says little about the exponent
 
 
@@ -305,7 +305,7 @@ def rho_tree(
         x, y, _ = _tables(source, target, bounds)  # type: ignore[arg-type]
         return np.array([cell_ratio_estimate(x, y, level) for level in range(levels + 1)])
     P, Q = pair
-    if 2 ** (P.dim * levels) > MOST_CELLS:
+    if 2 ** (P.dim * levels) > MAX_CELLS:
         raise ValueError(f"levels must be at most {20 // P.dim} for laws in {P.dim} dimensions; got {levels}.")
     box = _box(P.bounds, Q.bounds, bounds)
     return np.array([laws.cell_ratios(P, Q, box, level) for level in range(levels + 1)])

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit._validate import FloatArray
 from conebandit.kernels.balls import ball_counts
+from conebandit.validate.arrays import FloatArray
 
 CHUNK = 2048  # target rows at a time, so that memory stays small
 

@@ -14,11 +14,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray, as_floats
-from conebandit.cone import Cone
 from conebandit.environments.base import Environment
-from conebandit.gap import gap
-from conebandit.pareto import pareto_mask
+from conebandit.geometry.cone import Cone
+from conebandit.geometry.gap import gap
+from conebandit.geometry.pareto import pareto_mask
+from conebandit.validate.arrays import FloatArray, as_floats
 
 RADII: FloatArray = 2.0 ** -np.arange(3.0, 9.0)
 LOG_RADII: FloatArray = 2.0 ** -np.arange(1.0, 8.0)  # wider: noise hides changes over short distances

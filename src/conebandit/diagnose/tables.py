@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from conebandit._validate import FloatArray
+from conebandit.validate.arrays import FloatArray
 
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
 FEWEST = 20  # rows of a table that can be compared

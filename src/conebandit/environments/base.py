@@ -8,10 +8,10 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone, as_cone
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.environments.shift import Schedule
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.validate.arrays import FloatArray
 
 
 @runtime_checkable

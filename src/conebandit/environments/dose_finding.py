@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
 from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
+from conebandit.geometry.cone import Cone
+from conebandit.validate.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit._validate import FloatArray, as_floats
+from conebandit.validate.arrays import FloatArray, as_floats
 
 
 class Noise(Protocol):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
 from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.environments.smooth import check_random_world, default_schedule
+from conebandit.geometry.cone import Cone
+from conebandit.validate.arrays import FloatArray
 
 
 @dataclass(frozen=True)

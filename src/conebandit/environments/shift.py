@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from conebandit._validate import FloatArray, as_vectors
+from conebandit.validate.arrays import FloatArray, as_vectors
 
 
 class Distribution(Protocol):

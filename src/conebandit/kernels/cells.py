@@ -25,7 +25,7 @@ OBSERVATIONS, CELLS = 0, 1
 CHILD, LOWER, UPPER, WHICH, OPEN = 0, 1, 2, 3, 4
 WIDTH, SMOOTHNESS = 0, 1
 DEEPEST = 50  # a cell of side 2^-50 is a point
-MOST_COORDINATES = 62  # bits of WHICH
+MAX_COORDINATES = 62  # bits of WHICH
 
 
 class Cells(NamedTuple):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from conebandit.kernels.compile import in_place
 from conebandit.kernels.rng import uniform
+from conebandit.validate.arguments import MAX_REWARD
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,7 +37,6 @@ ARM, FOLLOWING = 0, 1
 OPTIMISTIC = REPORTED  # lent out while arms are eliminated; what is reported is found anew right after that
 
 GOOD, BAD_CONTEXT, BAD_REWARD = 0, 1, 2  # what may be wrong with an observation
-MOST_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
 
 # Positions in the array of constants; from BIAS on, c_1 V_h^beta for each level h; from UNION on, what a level adds to
 # the logarithm (for all bins of all levels).
@@ -137,7 +137,7 @@ def fold(
     if leaf < 0:
         return BAD_CONTEXT
     for m in range(reward.size):
-        if abs(reward[m]) > MOST_REWARD:
+        if abs(reward[m]) > MAX_REWARD:
             return BAD_REWARD
     contexts, rewards = x.reshape((1, x.size)), reward.reshape((1, reward.size))
     _fold(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, 0, arm, rewards, 0)

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import adaptive_tree as kernels
 from conebandit.kernels.quadratics import prior_variance
-from conebandit.policies import storage
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import Bin, ConeTree, Elimination, Explanation
+from conebandit.validate import storage
+from conebandit.validate.arrays import FloatArray
 
-MOST_FOR_PRODUCTS = 3  # coordinates up to which products of two are features; beyond, they would be too many
+MAX_FOR_PRODUCTS = 3  # coordinates up to which products of two are features; beyond, they would be too many
 
 
 class AdaptiveTree(CompiledPolicy, ConeTree):
@@ -164,6 +164,6 @@ def _terms(dim: int) -> NDArray[np.int64]:
     """The coordinates that make up each feature, -1 for none."""
     none, all_ = -1, range(dim)
     terms = [(none, none)] + [(j, none) for j in all_] + [(j, j) for j in all_]
-    if dim <= MOST_FOR_PRODUCTS:
+    if dim <= MAX_FOR_PRODUCTS:
         terms += [(i, j) for i in all_ for j in range(i)]
     return np.array(terms, dtype=np.int64)

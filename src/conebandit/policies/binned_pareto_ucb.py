@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import binned_pareto_ucb as kernels
-from conebandit.policies import storage
-from conebandit.policies.base import as_count, as_positive
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_count, as_positive
 
-MOST_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
+MAX_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
 VISITS = 500  # the default grid is one that this many observations of an arm would ask for
 
 
@@ -68,9 +68,9 @@ class BinnedParetoUCB(CompiledPolicy):
         bounds: ArrayLike | None = None,
     ) -> None:
         parts = default_bins(as_count(context_dim, "context_dim")) if bins is None else as_count(bins, "bins")
-        if parts**context_dim > MOST_CELLS:
+        if parts**context_dim > MAX_CELLS:
             raise ValueError(
-                f"bins ** context_dim must be at most {MOST_CELLS:,} cells; got bins = {parts} with "
+                f"bins ** context_dim must be at most {MAX_CELLS:,} cells; got bins = {parts} with "
                 f"context_dim = {context_dim}. Choose fewer bins, or a policy that adapts its cells."
             )
         settings = {"bins": parts, "width": as_positive(width, "width")}

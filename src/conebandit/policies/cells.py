@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from conebandit.cone import Cone
-from conebandit.kernels.cells import CELLS, CHILD, LOWER, MOST_COORDINATES, UPPER, Cells
-from conebandit.policies import storage
+from conebandit.geometry.cone import Cone
+from conebandit.kernels.cells import CELLS, CHILD, LOWER, MAX_COORDINATES, UPPER, Cells
+from conebandit.validate import storage
 
 GROWS = dict.fromkeys(("links", "active", "pulls", "counts", "totals"), (CELLS, 1))
 
 
 def fresh_cells(n_arms: int, cone: Cone, context_dim: int, *, width: float, smoothness: float) -> Cells:
     """A tree that is one cell, the whole cube, in which nothing is known and all arms are active."""
-    if context_dim > MOST_COORDINATES:
+    if context_dim > MAX_COORDINATES:
         raise ValueError(
-            f"context_dim must be at most {MOST_COORDINATES}; got {context_dim}. Choose the coordinates that matter."
+            f"context_dim must be at most {MAX_COORDINATES}; got {context_dim}. Choose the coordinates that matter."
         )
     links = np.full((1, 5), -1)
     links[0, 3:] = 0

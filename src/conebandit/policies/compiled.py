@@ -8,21 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone, as_cone
-from conebandit.policies import storage
-from conebandit.policies.base import (
-    Box,
-    Decision,
-    Front,
-    Key,
-    as_arm,
-    as_count,
-    as_key,
-    as_reward,
-    as_seed,
-    refuse_extreme,
-)
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.policies.base import Decision, Front
+from conebandit.validate import storage
+from conebandit.validate.arguments import Key, as_arm, as_count, as_key, as_reward, as_seed, refuse_extreme
+from conebandit.validate.arrays import FloatArray
+from conebandit.validate.box import Box
 
 OBSERVATIONS = 0  # position in the array ``size`` of every state: how many observations it has learned from
 

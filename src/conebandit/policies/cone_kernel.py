@@ -10,17 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import spectral as kernels
 from conebandit.kernels import spectral_fit as fitting
 from conebandit.kernels.spectral_choice import AMPLITUDE, CENTRE, NOISE, SPREAD
-from conebandit.policies import storage
-from conebandit.policies.base import as_count
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.kernel_sums import Sums
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_count
+from conebandit.validate.arrays import FloatArray
 
-MOST_FEATURES = 1024  # a square matrix of them is kept for each arm and metric
+MAX_FEATURES = 1024  # a square matrix of them is kept for each arm and metric
 DRAWS = 15  # posterior draws kept for each arm and metric; with the mean, a round number of columns
 GROWTH = 1.25  # the model is fitted anew whenever there are this many times as many observations
 LAST_FIT = (
@@ -30,10 +30,10 @@ STEPS, SETTLED = 5, 0.05  # most steps of the iteration on the prior; none follo
 SPARE_FEATURES, PER_OBSERVATION = 32, 1.25  # most features: this many, and so many for each observation of an arm
 WORTH_KEEPING = 0.05  # features whose signal-to-noise ratio is below this cannot be learned yet
 SENTINEL = 0.1  # signal-to-noise ratio that features of the lowest orders keep, so that a coordinate can come back
-MOST_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
-TIE_WEIGHT, TIE_OFFSET, MOST_TIE = 0.6, 0.1, 2.5
+MAX_VARIANCE = 1.5  # prior variance of a mean function, in units of the variance of the rewards
+TIE_WEIGHT, TIE_OFFSET, MAX_TIE = 0.6, 0.1, 2.5
 PLAY_WEIGHT, PLAY_OFFSET, PLAY_SHARE = 2.2, 0.3, 0.8
-MOST_PLAY_TIE = 2.6  # within reach of the perturbations: an arm that is not tied is still tried now and then
+MAX_PLAY_TIE = 2.6  # within reach of the perturbations: an arm that is not tied is still tried now and then
 PLAY_WAIT = 200  # observations for each arm before ties are acted on
 # Ties are not believed in below, and fully above, this ratio of leads near zero to those expected there without ties:
 TIES_REPORTED, TIES_PLAYED = (1.0, 1.4), (1.3, 1.7)
@@ -119,7 +119,7 @@ class ConeKernel(CompiledPolicy):
             context_dim,
             seed=seed,
             bounds=bounds,
-            n_features=as_count(n_features, "n_features", most=MOST_FEATURES),
+            n_features=as_count(n_features, "n_features", most=MAX_FEATURES),
         )
         self._highest = int(kernels.highest_order(self.context_dim))
         self._density = fitting.spectrum(self._highest)
@@ -203,7 +203,7 @@ class ConeKernel(CompiledPolicy):
         varying = s.orders.any(axis=1)
         weighed = (means[:, :, varying] ** 2 / s.prior[varying]).sum(axis=(0, 2))
         amplitude = (1.0 + weighed) / (1.0 + known[:, :, varying].sum(axis=(0, 2)))
-        s.scales[AMPLITUDE] = np.clip(amplitude, 1e-3, MOST_VARIANCE)
+        s.scales[AMPLITUDE] = np.clip(amplitude, 1e-3, MAX_VARIANCE)
         moments = (means**2 / s.scales[AMPLITUDE][:, None]).sum(axis=(0, 1))
         shares = known.sum(axis=(0, 1))
         constant = (1.0 + moments[~varying].sum()) / (1.0 + shares[~varying].sum())
@@ -308,7 +308,7 @@ class ConeKernel(CompiledPolicy):
         play = 0.0
         if n >= PLAY_WAIT * self.n_arms:  # earlier, arms held for tied would not be seen enough to prove it wrong
             play = PLAY_WEIGHT * trust * _tied_below(smooth[0], smooth[2]) - PLAY_OFFSET
-            play = min(max(play, 0.0), MOST_PLAY_TIE)
+            play = min(max(play, 0.0), MAX_PLAY_TIE)
         s.levels[kernels.TIE] = max(report, PLAY_SHARE * play) if play > 0.0 else report
         s.levels[kernels.PLAY_TIE] = play
 
@@ -407,7 +407,7 @@ def _tied_below(near: float, far: float) -> float:
     density = far / 4.0 + 2e-4  # of leads that are no ties
     ties = max(0.0, (near - 2.0 * density) / 0.68)
     lead = 0.0
-    while lead < MOST_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
+    while lead < MAX_TIE and density * math.erf(lead / math.sqrt(2.0)) < ties * _normal_density(lead):
         lead += 0.05
     return lead
 

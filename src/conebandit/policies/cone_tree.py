@@ -9,14 +9,12 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone, as_cone
+from conebandit.geometry.cone import Cone, as_cone
 from conebandit.kernels import tree as kernels
-from conebandit.policies import storage
-from conebandit.policies.base import (
-    Box,
-    Decision,
-    Front,
+from conebandit.policies.base import Decision, Front
+from conebandit.validate import storage
+from conebandit.validate.arguments import (
+    MAX_REWARD,
     Key,
     as_arm,
     as_count,
@@ -26,13 +24,15 @@ from conebandit.policies.base import (
     as_seed,
     refuse_extreme,
 )
+from conebandit.validate.arrays import FloatArray
+from conebandit.validate.box import Box
 
 Preset = Literal["paper", "sound", "adaptive"]
 
 # A split makes 2^d bins; beyond this many coordinates that is no longer a sensible tree.
-MOST_COORDINATES = 10
+MAX_COORDINATES = 10
 
-LEAST_DELTA = 1e-300  # its inverse is multiplied by the number of arms and objectives
+MIN_DELTA = 1e-300  # its inverse is multiplied by the number of arms and objectives
 
 
 class Tree(NamedTuple):
@@ -147,9 +147,9 @@ class ConeTree:
     ) -> None:
         self.n_arms = as_count(n_arms, "n_arms")
         self.context_dim = as_count(context_dim, "context_dim")
-        if self.context_dim > MOST_COORDINATES:
+        if self.context_dim > MAX_COORDINATES:
             raise ValueError(
-                f"context_dim must be at most {MOST_COORDINATES}, since a split makes 2**context_dim bins; "
+                f"context_dim must be at most {MAX_COORDINATES}, since a split makes 2**context_dim bins; "
                 f"got {context_dim}. Choose the coordinates that matter, or another policy."
             )
         self.cone = as_cone(cone)
@@ -158,8 +158,8 @@ class ConeTree:
         self.preset = preset
         self.seed, self.delta, self.beta = seed, delta, beta
         self.sigma, self.holder = _constants(preset, sigma, holder)
-        if not isinstance(delta, int | float | np.number) or not LEAST_DELTA <= delta < 1.0:
-            raise ValueError(f"delta must lie above 0 (at least {LEAST_DELTA:g}) and below 1; got {delta!r}.")
+        if not isinstance(delta, int | float | np.number) or not MIN_DELTA <= delta < 1.0:
+            raise ValueError(f"delta must lie above 0 (at least {MIN_DELTA:g}) and below 1; got {delta!r}.")
         if not isinstance(beta, int | float | np.number) or not 0.0 < beta <= 1.0:
             raise ValueError(f"beta must lie above 0 and at most 1; got {beta!r}.")
         self._facets, self._seed = cone.facets.copy(), as_seed(seed)
@@ -440,10 +440,8 @@ def _constants(preset: str, sigma: float | None, holder: float | None) -> tuple[
     values = []
     for name, value in (("sigma", sigma), ("holder", holder)):
         number = 1.0 if value is None else as_positive(value, name)
-        if number > kernels.MOST_REWARD:
-            raise ValueError(
-                f"{name} must be at most {kernels.MOST_REWARD:g}; got {value!r}. Give rewards in other units."
-            )
+        if number > MAX_REWARD:
+            raise ValueError(f"{name} must be at most {MAX_REWARD:g}; got {value!r}. Give rewards in other units.")
         values.append(number)
     return values[0], values[1]
 

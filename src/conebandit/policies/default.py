@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone, as_cone
+from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.adaptive_tree import AdaptiveTree
-from conebandit.policies.base import as_count
 from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.validate.arguments import as_count
 
 # The kernel keeps a matrix of n_features^2 numbers for each arm and metric; beyond this many of them, 130 MB, the tree.
-MOST_MODELS = 1000
+MAX_MODELS = 1000
 
 
 def default_policy(
@@ -36,7 +36,7 @@ def default_policy(
     'ConeKernel'
     """
     models = as_count(n_arms, "n_arms") * as_cone(cone).dim
-    if models <= MOST_MODELS:
+    if models <= MAX_MODELS:
         return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds)
     tree = ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds)
     assert isinstance(tree, AdaptiveTree)

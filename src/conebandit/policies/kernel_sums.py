@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit._validate import FloatArray
 from conebandit.kernels import spectral_fit as fitting
 from conebandit.kernels.spectral import OBSERVATIONS, State, highest_order
 from conebandit.kernels.spectral_choice import CENTRE, SPREAD
+from conebandit.validate.arrays import FloatArray
 
 
 class Sums:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from conebandit.policies import storage
 from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.validate import storage
 
 
 def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import neighbours as kernels
-from conebandit.policies.base import as_positive
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate.arguments import as_positive
 
-MOST_ANCHORS = 512
+MAX_ANCHORS = 512
 
 
 class NeighbourParetoUCB(CompiledPolicy):
@@ -68,7 +68,7 @@ class NeighbourParetoUCB(CompiledPolicy):
 
     def _fresh_state(self) -> kernels.State:
         side = 1
-        while (side + 1) ** self.context_dim <= MOST_ANCHORS:
+        while (side + 1) ** self.context_dim <= MAX_ANCHORS:
             side += 1
         digits = side ** np.arange(self.context_dim)[::-1]
         anchors = np.arange(side**self.context_dim)[:, None] // digits % side  # (A, d)

@@ -7,21 +7,13 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone, as_cone
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.geometry.pareto import pareto_mask
 from conebandit.kernels.oracle import draw_many
-from conebandit.pareto import pareto_mask
-from conebandit.policies.base import (
-    Box,
-    Decision,
-    Front,
-    Key,
-    as_arm,
-    as_key,
-    as_reward,
-    as_seed,
-    refuse_extreme,
-)
+from conebandit.policies.base import Decision, Front
+from conebandit.validate.arguments import Key, as_arm, as_key, as_reward, as_seed, refuse_extreme
+from conebandit.validate.arrays import FloatArray
+from conebandit.validate.box import Box
 
 
 class Truth(Protocol):

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import pareto_ucb as kernels
-from conebandit.policies.base import as_positive
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate.arguments import as_positive
 
 
 class ParetoUCB1(CompiledPolicy):

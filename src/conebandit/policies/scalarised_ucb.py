@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit._validate import FloatArray
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import scalarised_ucb as kernels
-from conebandit.policies.base import as_count, as_positive
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate.arguments import as_count, as_positive
+from conebandit.validate.arrays import FloatArray
 
 N_WEIGHTS = 32  # finite, so that the chance of an arm can be counted
-MOST_BINS = 4096  # all are kept from the start, for every arm and metric
+MAX_BINS = 4096  # all are kept from the start, for every arm and metric
 
 
 class ScalarisedUCB(CompiledPolicy):
@@ -61,7 +61,7 @@ class ScalarisedUCB(CompiledPolicy):
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
-        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins", most=MOST_BINS)}
+        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins", most=MAX_BINS)}
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
 
     def _fresh_state(self) -> kernels.State:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import self_tuning as kernels
 from conebandit.kernels.cells import Cells
-from conebandit.policies.base import as_positive
 from conebandit.policies.cells import GROWS, check_links, fresh_cells
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate.arguments import as_positive
 
 
 class SelfTuning(CompiledPolicy):

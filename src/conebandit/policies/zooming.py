@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 from conebandit.kernels import zooming as kernels
-from conebandit.policies import storage
-from conebandit.policies.base import as_positive
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_positive
 
-MOST_COORDINATES = 64
+MAX_COORDINATES = 64
 
 
 class ParetoZooming(CompiledPolicy):
@@ -55,7 +55,7 @@ class ParetoZooming(CompiledPolicy):
 
     kernels: ClassVar[Any] = kernels
     grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
-        ("links", "counts", "totals"), (kernels.NODES, MOST_COORDINATES)
+        ("links", "counts", "totals"), (kernels.NODES, MAX_COORDINATES)
     )
 
     def __init__(
@@ -71,8 +71,8 @@ class ParetoZooming(CompiledPolicy):
     ) -> None:
         settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
-        if self.context_dim > MOST_COORDINATES:
-            raise ValueError(f"context_dim must be at most {MOST_COORDINATES}; got {context_dim}.")
+        if self.context_dim > MAX_COORDINATES:
+            raise ValueError(f"context_dim must be at most {MAX_COORDINATES}; got {context_dim}.")
 
     def _fresh_state(self) -> kernels.State:
         return kernels.State(

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 
 from conebandit import environments, plots
-from conebandit._validate import FloatArray
 from conebandit._version import __version__
-from conebandit.gap import hausdorff, log_hausdorff
-from conebandit.pareto import pareto_mask
+from conebandit.geometry.gap import hausdorff, log_hausdorff
+from conebandit.geometry.pareto import pareto_mask
 from conebandit.regret import SERIES
 from conebandit.reproduce import page, printed
 from conebandit.reproduce.study import POLICIES, QUICK, Result, Setting, run_study
 from conebandit.reproduce.table import Entry, gap_table
+from conebandit.validate.arrays import FloatArray
 
 SHARES = ("recall", "precision", "lost")  # shown as averages; the others are summed
 

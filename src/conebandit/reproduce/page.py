@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from conebandit.page import document, image, paragraph, table
+from conebandit.pages.page import document, image, paragraph, table
 
 
 @dataclass(frozen=True)

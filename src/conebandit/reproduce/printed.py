@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conebandit.cone import Cone
+from conebandit.geometry.cone import Cone
 
 ARM_NAMES = tuple(f"A{k}" for k in range(10))
 

@@ -13,7 +13,6 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from conebandit import environments
-from conebandit._validate import FloatArray
 from conebandit._version import __version__
 from conebandit.environments.base import World
 from conebandit.policies.base import Policy
@@ -21,6 +20,7 @@ from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.random_arm import RandomArm
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
+from conebandit.validate.arrays import FloatArray
 
 POLICIES = ("random arm", "paper", "sound")
 POINTS = 200  # points of each curve that are kept

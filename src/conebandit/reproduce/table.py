@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conebandit.gap import gap
-from conebandit.pareto import pareto_mask
+from conebandit.geometry.gap import gap
+from conebandit.geometry.pareto import pareto_mask
 from conebandit.reproduce import printed
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from conebandit.service.events import new_id
+from conebandit.service.stores.records import new_id
 
 _jitter = random.SystemRandom()
 Context = Mapping[str, float | str | None]
@@ -75,7 +75,7 @@ class Client:
     Examples
     --------
     >>> import pathlib, tempfile, conebandit as cb
-    >>> from conebandit.service.server import serving
+    >>> from conebandit.service.http.server import serving
     >>> with tempfile.TemporaryDirectory() as folder, serving(str(pathlib.Path(folder) / "log.db")) as address:
     ...     client = cb.Client(address)
     ...     _ = client.create({"id": "e", "arms": ["old", "new"], "metrics": [{"name": "clicks"}, {"name": "sales"}]})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from conebandit.service.store import Store
+    from conebandit.service.stores.base import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
 key = typer.Typer(no_args_is_help=True, help="API keys of the service.")
@@ -35,11 +35,11 @@ def add_to(app: typer.Typer) -> None:
 @contextmanager
 def _plain_refusals() -> Iterator[None]:
     """What the service or the machine refuses is said in one line, without a stack trace."""
-    from conebandit.service.errors import ServiceError  # noqa: PLC0415
+    from conebandit.experiment.errors import RefusalError  # noqa: PLC0415
 
     try:
         yield
-    except (ServiceError, OSError) as error:
+    except (RefusalError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 
@@ -47,7 +47,7 @@ def _plain_refusals() -> Iterator[None]:
 @contextmanager
 def _store(where: str, *, create: bool = False) -> Iterator[Store]:
     """The store; it must be there, unless it may be made. Refusals are plain."""
-    from conebandit.service.store import open_store  # noqa: PLC0415
+    from conebandit.service.stores.base import open_store  # noqa: PLC0415
 
     with _plain_refusals(), closing(open_store(where, create=create)) as store:
         yield store
@@ -63,7 +63,7 @@ def serve(
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
     try:
-        from conebandit.service import server  # noqa: PLC0415  (needs FastAPI, an extra)
+        from conebandit.service.http import server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
@@ -85,7 +85,7 @@ def verify(
     ] = False,
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
-    from conebandit.service.verify import verify as verify_one  # noqa: PLC0415
+    from conebandit.service.log.verify import verify as verify_one  # noqa: PLC0415
 
     good = True
     with _store(store) as opened:
@@ -124,8 +124,8 @@ def create_experiment(
     declaration: Annotated[Path, typer.Argument(help="A .toml or .json file.")], store: StoreAddress = STORE
 ) -> None:
     """Begin the experiment that a file declares."""
-    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
-    from conebandit.service.experiment import Experiment  # noqa: PLC0415
+    from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
+    from conebandit.service.engine.turn import Engine, Turn  # noqa: PLC0415
 
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
@@ -148,8 +148,8 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 @experiment.command("show")
 def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
-    from conebandit.service.engine import Engine, Turn  # noqa: PLC0415
-    from conebandit.service.state import come_near  # noqa: PLC0415
+    from conebandit.service.engine.turn import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.log.state import come_near  # noqa: PLC0415
 
     engine = Engine()
     with _store(store) as opened:
@@ -167,7 +167,7 @@ def export_experiment(
     store: StoreAddress = STORE,
 ) -> None:
     """Write a log, or its decisions with their outcomes, to a file."""
-    from conebandit.service.tables import export  # noqa: PLC0415
+    from conebandit.service.export import export  # noqa: PLC0415
 
     with _store(store) as opened:
         parts = export(opened, id_, to.suffix.removeprefix("."))
@@ -183,8 +183,8 @@ def import_experiment(
     log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
 ) -> None:
     """Read a log that was exported; every event is checked, nothing is overwritten, nobody waits."""
-    from conebandit.service.events import from_lines  # noqa: PLC0415
-    from conebandit.service.imports import restore  # noqa: PLC0415
+    from conebandit.service.log.restore import restore  # noqa: PLC0415
+    from conebandit.service.stores.records import from_lines  # noqa: PLC0415
 
     with (
         _plain_refusals(),
@@ -201,7 +201,7 @@ def create_key(
     store: StoreAddress = STORE,
 ) -> None:
     """Make an API key and print it; it is shown this once and stored as a hash."""
-    from conebandit.service import keys  # noqa: PLC0415
+    from conebandit.service.http import keys  # noqa: PLC0415
 
     with _store(store, create=True) as opened, opened.write() as session:
         made = keys.create_key(session, name, scope)

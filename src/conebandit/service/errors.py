@@ -1,18 +1,12 @@
-"""What can go wrong with a request, in words for the caller; ``status`` is the HTTP status."""
+"""What can go wrong with a request to the service, in words for the caller."""
 
 from __future__ import annotations
 
-
-class ServiceError(Exception):
-    """A request that was not carried out, and why; nothing was changed."""
-
-    status = 500
+from conebandit.experiment.errors import RefusalError
 
 
-class InvalidError(ServiceError):
-    """The request does not make sense, whatever the state."""
-
-    status = 422
+class ServiceError(RefusalError):
+    """The service did not carry out a request; nothing was changed."""
 
 
 class NotFoundError(ServiceError):
@@ -35,5 +29,3 @@ class UnavailableError(ServiceError):
 
 class CorruptionError(ServiceError):
     """The log is not what was written."""
-
-    status = 500

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from conebandit.diagnose.monitor import ShiftMonitor
+from conebandit.experiment.declaration import Categorical, Experiment
 from conebandit.service.errors import NotFoundError
-from conebandit.service.events import Event
-from conebandit.service.experiment import Categorical, Experiment
-from conebandit.service.store import Head, Session, Store
-from conebandit.service.tables import BEGINNING, declared, pages
+from conebandit.service.export import BEGINNING, declared, pages
+from conebandit.service.stores.base import Head, Session, Store
+from conebandit.service.stores.records import Event
 
 
 @dataclass

@@ -1,0 +1,109 @@
+"""The entries of a declaration, one by one: what each must be. An ``InvalidError`` names the one that is not."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from conebandit.experiment.errors import InvalidError
+
+MAX_WORDS = 500  # letters of a message that may hold what was given
+MAX_SIZE = 1e15  # numbers beyond are slips of the pen, and squares of them would not be finite for long
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LONGEST_WINDOW = 3650 * UNITS["d"]
+NAME = re.compile(r"\w(?:[\w .:/+-]{0,62}[\w.:/+-])?")
+
+
+def table(given: Any, where: str) -> dict[str, Any]:
+    """A table of named entries."""
+    if not isinstance(given, Mapping) or not all(isinstance(k, str) for k in given):
+        raise InvalidError(f"{where} must be a table of named entries; got {short(given)}.")
+    return dict(given)
+
+
+def plain(given: dict[str, Any]) -> dict[str, Any]:
+    """A copy, of what JSON has; TOML has dates, too."""
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(given))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidError(
+            "the declaration must consist of texts, numbers, lists and tables, not nested more deeply than it needs."
+        ) from None
+    return copy
+
+
+def only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    """Refuse entries that nobody knows: a slip of the pen must not go unnoticed."""
+    for name in table:
+        if name not in known:
+            allowed = f"it may have {', '.join(known)}" if known else "it must be empty"
+            raise InvalidError(f"{where} has an entry {short(name)} that is not known; {allowed}.")
+
+
+def names(given: Any, where: str, *, most: int) -> tuple[str, ...]:
+    """Some names, all different."""
+    if not isinstance(given, list) or not 1 <= len(given) <= most:
+        raise InvalidError(f"{where} must be a list of 1 to {most} names; got {short(given)}.")
+    for each in given:
+        if given.count(name(each, where)) > 1:
+            raise InvalidError(f"{where}: {each!r} is there twice.")
+    return tuple(given)
+
+
+def name(given: Any, where: str) -> str:
+    """A name; of spellings that Unicode holds for the same only one, so that two names are two for the eye as well."""
+    if not isinstance(given, str) or not NAME.fullmatch(given):
+        raise InvalidError(
+            f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -', begins with a letter or digit and "
+            f"does not end with a space; got {short(given)}."
+        )
+    if unicodedata.normalize("NFKC", given) != given:
+        usual = unicodedata.normalize("NFKC", given)
+        raise InvalidError(f"{where}: write the name {short(given)} as {short(usual)}, its usual form in Unicode.")
+    return given
+
+
+def one_of(given: Any, allowed: tuple[Any, ...], where: str) -> Any:
+    """One of several words."""
+    if not isinstance(given, str) or given not in allowed:
+        raise InvalidError(f"{where} must be one of {', '.join(allowed)}; got {short(given)}.")
+    return given
+
+
+def number(given: Any, where: str) -> float:
+    """A number of a size that can be reckoned with."""
+    good = isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= MAX_SIZE
+    if not good:
+        raise InvalidError(f"{where} must be a number, at most {MAX_SIZE:g} in size; got {short(given)}.")
+    return float(given)
+
+
+def integer(given: Any, where: str) -> int:
+    """An integer for a seed."""
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < 2**63:
+        raise InvalidError(f"{where} must be an integer from 0 to 2^63 - 1; got {short(given)}.")
+    return given
+
+
+def seconds(given: Any, where: str) -> float:
+    """Seconds from a number, or from a number and a unit: ``90``, ``"36h"``, ``"7d"``."""
+    seconds = math.nan
+    if isinstance(given, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])", given)):
+        seconds = float(match[1]) * UNITS[match[2]]
+    elif isinstance(given, int | float) and not isinstance(given, bool):
+        seconds = float(min(max(given, 0), 2 * LONGEST_WINDOW))
+    if not 0.0 < seconds <= LONGEST_WINDOW:
+        raise InvalidError(
+            f"{where} must be a time above 0 and up to ten years, in seconds or like '36h' or '7d'; got {short(given)}."
+        )
+    return seconds
+
+
+def short(given: Any) -> str:
+    """What was given, cut; escaped, so that it can be sent back whatever it is."""
+    text = ascii(given)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,1 @@
+"""Cones, fronts, gaps and distances."""

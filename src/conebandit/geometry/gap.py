@@ -1,0 +1,314 @@
+"""How far an arm is from the front, and how far two fronts are from each other; exact for every polyhedral cone."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit.geometry.cone import BoolArray, Cone, as_cone
+from conebandit.kernels import gap as kernels
+from conebandit.validate.arrays import FloatArray, as_floats, as_vectors, magnitude, safe_exponent
+
+OVERFLOW = 1000  # logarithm of how many times an arm has to grow, to base 2, from which on this may be no double
+
+
+def gap(
+    means: ArrayLike, front: ArrayLike, cone: Cone, /, *, floor: float | None = None, where: ArrayLike | None = None
+) -> FloatArray:
+    """The paper's scale-independent gap of each arm to a front (Definition 5), exact.
+
+    The gap is the smallest ``g`` such that multiplying each coordinate of the arm's mean by some factor between 1 and
+    ``exp(g)`` makes it *not strongly dominated* by any front point. Factors are free per coordinate and must work
+    against the whole front at once.
+
+    Parameters
+    ----------
+    means
+        Shape (N, M), or (n, K, M) for n separate sets. All positive, unless ``floor`` is given.
+    front
+        Either points, shape (P, M) or (n, P, M); or a boolean mask, shape (N,) or (n, K), that says which of ``means``
+        are the front (as :func:`pareto_mask` returns it).
+    cone
+        The preference cone.
+    floor
+        Replace smaller means by this positive number first, in ``means`` and ``front``. Logarithms need positive
+        numbers; where to cut is a modelling choice, so it has no default.
+    where
+        Boolean mask, shape (N,) or (n, K): which gaps are wanted; the others are reported as nan. All by default.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (N,) or (n, K). Zero iff no front point strongly dominates the arm, so it can be zero for a dominated arm
+        that ties on a facet. Infinite if no enlargement helps, which needs a cone for which more is not better.
+
+    Notes
+    -----
+    If the cone contains the orthant, scaling all coordinates alike is optimal and there is a closed form,
+    ``max_p min_j log+ ((W p)_j / (W mu)_j)``. Otherwise the coordinates compete; then the arm escapes every front
+    point by one of the cone's facets, each choice of facets is a linear program in M + 1 variables, and a branch and
+    bound search finds the best choice. See ``docs/departures.md`` for why no simpler formula gives the paper's table.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> means = [[0.7, 0.8], [0.9, 1.2], [1.25, 1.05]]
+    >>> cone = cb.Cone.orthant(2)
+    >>> cb.gap(means, cb.pareto_mask(means, cone), cone).round(4)
+    array([0.2719, 0.    , 0.    ])
+    """
+    points, fronts, members = _points_and_front(means, front, cone)
+    own_front = fronts is points
+    points = _positive(points, "means", floor)
+    fronts = points if own_front else _positive(fronts, "front", floor)
+    freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
+    wanted = _wanted(where, np.shape(means)[:-1], points.shape[:2])
+    moves = _escapes(points, fronts, members, cone, relative=1.0, freedom=freedom, wanted=wanted)
+    gaps = np.log1p(moves)
+    largest = points.max(axis=2)
+    overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(largest) > OVERFLOW)
+    for i, k in np.argwhere(overflown):
+        # Such a move is no double, but relative to 2^s times the point it is; 2^s times the point is about 1.
+        exponent = min(1000, -int(np.frexp(largest[i, k])[1]))
+        one = np.zeros_like(wanted)
+        one[i, k] = True
+        moves = _escapes(points, fronts, members, cone, relative=2.0**exponent, freedom=freedom, wanted=one)
+        gaps[i, k] = np.log(moves[i, k]) + exponent * np.log(2.0)
+    return gaps.reshape(np.shape(means)[:-1])
+
+
+def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objective: bool = False) -> FloatArray:
+    """Smallest amount that, added to each objective, makes an arm not strongly dominated; for rewards of any sign.
+
+    Parameters
+    ----------
+    means, front, cone
+        As for :func:`gap`; any sign.
+    per_objective
+        By default the same amount is added to every objective. If True, each objective may get its own amount between
+        0 and the gap. This is never more, and the same for cones that contain the orthant.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (N,) or (n, K), in the unit of the rewards. Zero iff no front point strongly dominates the arm; infinite
+        if no addition helps.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> cb.additive_gap([[-1.0, 0.0]], [[0.5, 0.25]], cb.Cone.orthant(2))
+    array([0.25])
+    """
+    points, fronts, members = _points_and_front(means, front, cone)
+    free = per_objective and not cone.contains_orthant
+    freedom = kernels.FREE if free else kernels.UNIFORM
+    wanted = _wanted(None, np.shape(means)[:-1], points.shape[:2])
+    moves = _escapes(points, fronts, members, cone, relative=0.0, freedom=freedom, wanted=wanted)
+    return moves.reshape(np.shape(means)[:-1])
+
+
+def dominance_distance(a: ArrayLike, b: ArrayLike, cone: Cone, /, *, floor: float | None = None) -> float:
+    """The paper's Definition 8: the largest gap of a point of one set to the other set, both ways.
+
+    It answers "is anything in either set bad, judged by the other?". It cannot tell whether one set covers the other:
+    a single undominated point is at distance zero from the whole front, and ``{(1, 2)}`` is at distance zero from
+    ``{(2, 1)}``. It is therefore *not* a metric, although the paper says so; the triangle inequality fails too. For
+    that use :func:`log_hausdorff`.
+
+    Parameters
+    ----------
+    a, b
+        Shapes (P, M) and (R, M), positive unless ``floor`` is given.
+    cone
+        The preference cone.
+    floor
+        As for :func:`gap`.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> cb.dominance_distance([[1, 2]], [[2, 1]], cb.Cone.orthant(2))
+    0.0
+    """
+    dim = as_cone(cone).dim
+    points = as_vectors(a, "a", dim, (2,)), as_vectors(b, "b", dim, (2,))
+    first, second = (_positive(p, n, floor) for p, n in zip(points, "ab", strict=True))
+    return float(max(gap(first, second, cone).max(), gap(second, first, cone).max()))
+
+
+def log_hausdorff(
+    a: ArrayLike,
+    b: ArrayLike,
+    /,
+    *,
+    in_a: ArrayLike | None = None,
+    in_b: ArrayLike | None = None,
+    floor: float | None = None,
+) -> float | FloatArray:
+    """Hausdorff distance between two sets of points on a log scale, under the sup norm.
+
+    It answers "does each point of either set have a close relative in the other?", close meaning within the same
+    *factor* in every objective: a distance of 0.1 is about ten per cent. So it sees both a bad point and a missing
+    one, and it is a metric (this is the form that the paper's appendix proves to be one). It does not know the cone:
+    a missing point costs its distance to the nearest one that is there, whether or not anyone would prefer it.
+
+    Parameters
+    ----------
+    a, b
+        Shapes (P, M) and (R, M), or (n, P, M) and (n, R, M) for n pairs of sets. Positive unless ``floor`` is given.
+    in_a, in_b
+        Boolean masks, shapes (P,) and (R,), or (n, P) and (n, R): which rows belong to the sets. All by default.
+    floor
+        Replace smaller values by this positive number first.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        One number, or shape (n,).
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> round(cb.log_hausdorff([[1, 2]], [[2, 1]]), 4)
+    0.6931
+    """
+    first, second, in_first, in_second = _two_sets(a, b, in_a, in_b)
+    logs = [np.log(_positive(s, name, floor)) for s, name in ((first, "a"), (second, "b"))]
+    result = kernels.hausdorff_of_batch(logs[0], logs[1], in_first, in_second, kernels.SUP)
+    return float(result[0]) if np.ndim(a) == 2 else result
+
+
+def hausdorff(
+    a: ArrayLike, b: ArrayLike, /, *, in_a: ArrayLike | None = None, in_b: ArrayLike | None = None
+) -> float | FloatArray:
+    """Classical Hausdorff distance between two sets of points, Euclidean.
+
+    It answers "how far is the point of either set that lies farthest from the other set?" in the unit of the rewards,
+    so it depends on how the objectives are scaled against each other. It is a metric, but it knows neither cone nor
+    preference: two sets can be arbitrarily close and yet one of them contain a point that the other strongly dominates
+    (the paper's Hausdorff example).
+
+    Parameters
+    ----------
+    a, b, in_a, in_b
+        As for :func:`log_hausdorff`; any sign.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        One number, or shape (n,).
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> cb.hausdorff([[0, 0], [3, 4]], [[0, 0]])
+    5.0
+    """
+    first, second, in_first, in_second = _two_sets(a, b, in_a, in_b)
+    result = kernels.hausdorff_of_batch(first, second, in_first, in_second, kernels.EUCLIDEAN)
+    return float(result[0]) if np.ndim(a) == 2 else result
+
+
+def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Everything as batches: points (n, K, M), front candidates (n, P, M) and which of them are the front (n, P)."""
+    points = as_vectors(means, "means", as_cone(cone).dim, (2, 3))
+    batch = points.reshape((-1, *points.shape[-2:]))
+    members = _as_mask(front)
+    if members is not None:
+        if members.shape != points.shape[:-1]:
+            raise ValueError(
+                f"front is a mask of shape {members.shape}; for means of shape {points.shape} it must be "
+                f"{points.shape[:-1]}."
+            )
+        members = np.ascontiguousarray(members.reshape(batch.shape[:2]))
+        _require_members(members, "front")
+        return batch, batch, members
+    others = as_vectors(front, "front", cone.dim, (2, 3))
+    if others.ndim == 3 and others.shape[0] != batch.shape[0]:
+        raise ValueError(f"front has {others.shape[0]} sets but means have {batch.shape[0]}; they must match.")
+    others = np.ascontiguousarray(np.broadcast_to(others, (batch.shape[0], *others.shape[-2:])))
+    return batch, others, np.ones(others.shape[:2], dtype=np.bool_)
+
+
+def _two_sets(
+    a: ArrayLike, b: ArrayLike, in_a: ArrayLike | None, in_b: ArrayLike | None
+) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
+    """Two batches of sets, (n, P, M) and (n, R, M), with their masks."""
+    sets, masks = [], []
+    for values, mask, name in ((a, in_a, "a"), (b, in_b, "b")):
+        shape = as_floats(values, name).shape
+        points = as_vectors(values, name, shape[-1] if shape else 0, (2, 3))
+        batch = points.reshape((-1, *points.shape[-2:]))
+        members = np.ones(points.shape[:-1], dtype=np.bool_) if mask is None else np.asarray(mask)
+        if members.dtype != np.bool_ or members.shape != points.shape[:-1]:
+            raise ValueError(
+                f"in_{name} must be a boolean array of shape {points.shape[:-1]}; "
+                f"got {members.dtype} of shape {members.shape}."
+            )
+        members = np.ascontiguousarray(members.reshape(batch.shape[:2]))
+        _require_members(members, f"in_{name}" if mask is not None else name)
+        sets.append(batch)
+        masks.append(members)
+    if np.ndim(a) != np.ndim(b) or sets[0].shape[0] != sets[1].shape[0]:
+        raise ValueError(f"a and b must hold the same number of sets; got shapes {np.shape(a)} and {np.shape(b)}.")
+    if sets[0].shape[2] != sets[1].shape[2]:
+        raise ValueError(f"b must have {sets[0].shape[2]} columns, as many as a; got shape {np.shape(b)}.")
+    return sets[0], sets[1], masks[0], masks[1]
+
+
+def _as_mask(front: ArrayLike) -> BoolArray | None:
+    """The front, if it is a boolean mask."""
+    try:
+        mask = np.asarray(front)
+    except ValueError:  # ragged; the check of points says so
+        return None
+    return mask if mask.dtype == np.bool_ else None
+
+
+def _require_members(members: BoolArray, name: str) -> None:
+    empty = ~members.any(axis=1)
+    if empty.any():
+        raise ValueError(f"{name} selects no point in set {int(np.argmax(empty))}; every set needs at least one.")
+
+
+def _positive(points: FloatArray, name: str, floor: float | None) -> FloatArray:
+    """The points, cut at ``floor`` if there is one; all positive, or an error that says what to do."""
+    if floor is not None:
+        if not isinstance(floor, Real) or isinstance(floor, bool) or not 0 < floor < np.inf:
+            raise ValueError(f"floor must be a positive number; got {floor!r}.")
+        return np.maximum(points, floor)
+    if points.min() <= 0:
+        raise ValueError(
+            f"{name} must be positive for a gap on a log scale; the smallest entry is {points.min()}. Pass floor=... "
+            "to cut at a small positive value, or use additive_gap, which takes rewards of any sign."
+        )
+    return points
+
+
+def _wanted(where: ArrayLike | None, shape: tuple[int, ...], batch: tuple[int, ...]) -> BoolArray:
+    if where is None:
+        return np.ones(batch, dtype=np.bool_)
+    mask = np.asarray(where)
+    if mask.dtype != np.bool_ or mask.shape != shape:
+        raise ValueError(f"where must be a boolean array of shape {shape}; got {mask.dtype} of shape {mask.shape}.")
+    return np.ascontiguousarray(mask.reshape(batch))
+
+
+def _escapes(
+    points: FloatArray,
+    fronts: FloatArray,
+    members: BoolArray,
+    cone: Cone,
+    *,
+    relative: float,
+    freedom: int,
+    wanted: BoolArray,
+) -> FloatArray:
+    shift = safe_exponent(max(magnitude(points), magnitude(fronts)))
+    if shift:
+        points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)
+    moves = kernels.escapes(points, fronts, members, wanted, cone.facets, relative, freedom)
+    return np.ldexp(moves, -shift) if shift and not relative else moves

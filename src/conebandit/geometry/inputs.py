@@ -1,0 +1,97 @@
+"""Reading what a user hands to a constructor of :class:`conebandit.Cone`: tables of numbers, shares, names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from numbers import Integral, Rational, Real
+from typing import Any
+
+import numpy as np
+
+from conebandit.geometry import polyhedra
+from conebandit.geometry.polyhedra import Vector
+
+
+def read_rows(values: Any, name: str) -> tuple[list[Vector], bool, int]:
+    """Rows as integer directions; whether all of them were rational; their length."""
+    try:
+        table = np.array(values, dtype=object)
+    except ValueError:
+        table = np.empty(0, dtype=object)
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(
+            f"{name} must be a non-empty table, one row for each vector, all of the same length; got {values!r}."
+        )
+    rows, exact = [], True
+    for i, entries in enumerate(table):
+        row = [number(x, f"{name}[{i}]") for x in entries]
+        if not any(row):
+            raise ValueError(f"{name}[{i}] is all zeros and says nothing; leave it out.")
+        direction, rational = polyhedra.rational_row(row)
+        rows.append(direction)
+        exact = exact and rational
+    return rows, exact, table.shape[1]
+
+
+def number(x: Any, name: str) -> Fraction | int | float:
+    """An exact number where there is one, else a finite float."""
+    if isinstance(x, Integral | np.bool_):
+        return int(x)
+    if isinstance(x, Rational):
+        return Fraction(int(x.numerator), int(x.denominator))
+    if isinstance(x, Decimal) and x.is_finite():
+        return Fraction(x)
+    if isinstance(x, Real):
+        value = float(x)
+        if not isfinite(value):
+            raise ValueError(f"{name} contains {value}; every entry must be finite.")
+        return value
+    raise TypeError(f"{name} contains {x!r}; every entry must be a real number.")
+
+
+def fraction(x: Any) -> Fraction:
+    """The simplest fraction that a number may stand for."""
+    value = Fraction(number(x, "ranges"))
+    near = value.limit_denominator(polyhedra.LARGEST_DENOMINATOR)
+    return near if abs(near - value) <= polyhedra.FLOAT_NOISE else value
+
+
+def check_ranges(ranges: Mapping[str, tuple[float, float]]) -> list[tuple[Fraction, Fraction]]:
+    """Smallest and largest share of each metric."""
+    if not isinstance(ranges, Mapping) or not ranges:
+        raise TypeError(f"ranges must map the name of each metric to (low, high); got {ranges!r}.")
+    shares = []
+    for name, pair in ranges.items():
+        try:
+            low, high = (fraction(x) for x in pair)
+            good = 0 <= low <= high <= 1
+        except (TypeError, ValueError, OverflowError):
+            good = False
+        if not good:
+            raise ValueError(f"ranges[{name!r}] must be (low, high) with 0 <= low <= high <= 1; got {pair!r}.")
+        shares.append((low, high))
+    return shares
+
+
+def row_by_name(row: Mapping[str, float], names: Sequence[str], argument: str) -> list[float]:
+    """Entries in the order of the names; zero where one is not mentioned."""
+    unknown = set(row) - set(names)
+    if unknown:
+        raise ValueError(f"{argument} mention {sorted(unknown)}, which are not among the names {list(names)}.")
+    return [row.get(name, 0) for name in names]
+
+
+def check_names(names: Sequence[str], dim: int | None) -> tuple[str, ...]:
+    """Different names, ``dim`` of them if that is known."""
+    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
+        raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
+    if not all(isinstance(n, str) and n.strip() for n in names):
+        raise TypeError(f"names must be a sequence of non-empty strings; got {names!r}.")
+    if len(set(names)) != len(names) or dim not in (None, len(names)):
+        raise ValueError(
+            f"names must be {dim or len(names)} different names, one for each objective; got {list(names)}."
+        )
+    return tuple(names)

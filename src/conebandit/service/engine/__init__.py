@@ -1,0 +1,1 @@
+"""Deciding, reporting and changing, one transaction at a time."""

@@ -1,0 +1,264 @@
+"""One thread that writes: requests that wait together share one transaction, and none is answered before the commit."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
+
+from conebandit.experiment.errors import RefusalError
+from conebandit.service.engine.readers import CLOSING, FAULT, Read, Readers
+from conebandit.service.engine.revisions import Revisions
+from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Store
+
+MAX_IN_A_TURN = 256
+MAX_REPLAYED = 250  # events that a turn may fold: 20 ms
+MAX_TRIES = 3  # to come near the head of a log without its lock, while others append much
+MAX_WARM = 100  # experiments whose logs are read at the start
+log = logging.getLogger("conebandit.service")
+
+Work = Callable[[Turn], Any]
+
+
+class _Request(NamedTuple):
+    experiment: str
+    work: Work
+    answer: Future[Any]
+    alone: bool = False  # in a transaction of its own
+
+
+class Writer:
+    """Carries out requests, one after the other, in as few transactions as possible.
+
+    Parameters
+    ----------
+    store
+        Where to write. Several writers, in several processes, may share it.
+    clock
+        Gives milliseconds since 1970.
+    tidy_up
+        Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from conebandit.experiment.declaration import Experiment
+    >>> from conebandit.service.stores.base import open_store
+    >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     writer = Writer(open_store(str(pathlib.Path(folder) / "log.db")))
+    ...     _ = writer.submit("e", lambda turn: turn.create(experiment)).result()
+    ...     reply = writer.submit("e", lambda turn: turn.decide("e", [{"context": {}}])).result()
+    ...     writer.close()
+    >>> reply[0]["propensity"]
+    0.5
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        tidy_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = store
+        self.events_written = 0
+        self.turns = 0
+        self._clock, self._tidy_up = clock, tidy_up
+        self._engine = Engine(MAX_REPLAYED)
+        self._queue: queue.SimpleQueue[_Request | Read | None] = queue.SimpleQueue()
+        self._revisions = Revisions(store, self.submit)
+        self._readers = Readers(store, self._queue.put)
+        self._parked: dict[str, list[_Request]] = {}  # requests on logs that are being read
+        self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
+        self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
+        self._closed = False
+        self._last_one = threading.Lock()  # nothing comes into the queue after the end of it
+        self._thread.start()
+
+    def submit(self, experiment: str, work: Work) -> Future[Any]:
+        """Do some work on an experiment in the next transaction; the answer comes after its commit."""
+        answer: Future[Any] = Future()
+        with self._last_one:
+            if not self._closed:
+                self._queue.put(_Request(experiment, work, answer))
+                return answer
+        answer.set_exception(UnavailableError(CLOSING))
+        return answer
+
+    def warm_up(self) -> None:
+        """Read the longest logs now, so that no request has to wait for it."""
+        with self.store.read() as session:
+            heads = {id_: session.head(id_) for id_ in session.experiments()}
+        lengths = {id_: head.seq for id_, head in heads.items() if head is not None}
+        longest = sorted(lengths, key=lambda id_: -lengths[id_])[:MAX_WARM]
+        for id_ in longest:
+            error = self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()
+            if isinstance(error, UnavailableError):
+                raise error  # of other errors, who asks will hear
+
+    @property
+    def waiting(self) -> int:
+        """How many requests have not been taken up."""
+        return self._queue.qsize() + sum(map(len, list(self._parked.values())))
+
+    @property
+    def revising(self) -> int:
+        """How many logs are being folded anew."""
+        return self._revisions.running
+
+    def close(self, *, snapshots: bool = True) -> None:
+        """Finish what is waiting, keep snapshots for a quick start, and close the store."""
+        self._readers.give_up()  # first: a revision may wait for a turn that waits for a log
+        self._revisions.close()
+        with self._last_one:
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+        self._readers.close()
+        if snapshots:
+            try:
+                self._keep_all()
+            except (RefusalError, OSError) as error:
+                log.warning("no snapshots were kept: %s", error)
+        self.store.close()
+
+    def _keep_all(self) -> None:
+        for experiment in sorted(self._engine.states):
+            with self.store.write() as session:
+                turn = Turn(self._engine, session, self._clock())
+                turn.snapshot(experiment)
+
+    # ---- the thread -----------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        going = True
+        while going or self._parked:
+            messages = [self._queue.get()]
+            while len(messages) < MAX_IN_A_TURN and not self._queue.empty():
+                messages.append(self._queue.get())
+            going &= None not in messages
+            wanted = self._wanted(messages)
+            try:
+                # In order of experiments, so that two processes never wait for each other's locks.
+                self._turn(sorted((r for r in wanted if not r.alone), key=lambda request: request.experiment))
+                for request in wanted:
+                    if request.alone:
+                        self._turn([request])
+            except Exception:  # this thread must not end
+                log.exception("a turn failed in a way that it must not")
+                parked = [id(request.answer) for requests in self._parked.values() for request in requests]
+                _refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
+
+    def _wanted(self, messages: list[_Request | Read | None]) -> list[_Request]:
+        """The requests that may be carried out now; first those that have waited for a log."""
+        wanted: list[_Request] = []
+        for message in messages:
+            if isinstance(message, Read):
+                wanted += self._go_on_from(message)
+        for message in messages:
+            if isinstance(message, _Request) and message.answer.set_running_or_notify_cancel():
+                wanted.append(message)
+        return wanted
+
+    def _turn(self, wanted: list[_Request]) -> None:
+        requests: list[_Request] = []
+        for request in wanted:
+            self._parked.get(request.experiment, requests).append(request)  # some wait for a log that is being read
+        if not requests:
+            return
+        try:
+            turn, answers, behind = self._commit(requests)
+        except RefusalError as error:
+            _refuse(requests, error)
+        except Exception:
+            log.exception("a turn of %d requests failed", len(requests))
+            if len(requests) > 1:  # one of them is to blame; the others shall not suffer
+                for request in requests:
+                    self._turn([request._replace(alone=True)])
+            else:
+                _refuse(requests, ServiceError(FAULT))
+        else:
+            self._committed(turn, answers)
+            for id_ in behind:
+                self._put_off(id_, [request for request in requests if request.experiment == id_])
+
+    def _commit(self, requests: list[_Request]) -> tuple[Turn, list[tuple[_Request, Any]], list[str]]:
+        """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
+        turn = None
+        try:
+            with self.store.write() as session:
+                turn = Turn(self._engine, session, self._clock())
+                experiments = dict.fromkeys(request.experiment for request in requests)
+                behind = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES and not turn.meet(id_)]
+                answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
+                turn.finish()
+        except BaseException:
+            if turn is not None:
+                self._engine.forget(turn.changed)  # what was folded was not written
+            raise
+        return turn, answers, behind
+
+    def _committed(self, turn: Turn, answers: list[tuple[_Request, Any]]) -> None:
+        """What follows on a commit; whatever fails here, the answers stand."""
+        self.turns += 1
+        self.events_written += turn.events_taken
+        for request, answer in answers:
+            self._tries.pop(request.experiment, None)
+            if isinstance(answer, Exception):
+                request.answer.set_exception(answer)
+            else:
+                request.answer.set_result(answer)
+        try:
+            self._revisions.look_after(turn)
+            if self.turns.bit_count() == 1:
+                self._tidy_up()
+        except Exception:
+            log.exception("something failed after a commit; the next turn tries it again")
+
+    # ---- logs that must be read first -----------------------------------------------------------------------------
+
+    def _put_off(self, id_: str, requests: list[_Request]) -> None:
+        """Have a log read; until then its requests wait."""
+        self._parked[id_] = requests
+        self._tries[id_] = self._tries.get(id_, 0) + 1
+        self._readers.read(id_, self._engine.states.pop(id_, None))
+
+    def _go_on_from(self, read: Read) -> list[_Request]:
+        """Use what was read; the requests that have waited for it."""
+        waiting = self._parked.pop(read.experiment)
+        if isinstance(read.found, State):
+            self._engine.states[read.experiment] = read.found
+            return waiting
+        self._tries.pop(read.experiment, None)
+        if isinstance(read.found, CorruptionError) and read.head is not None:
+            self._engine.damaged[read.experiment] = read.head, str(read.found)
+        elif read.found is not None:
+            _refuse(waiting, read.found)
+            return []
+        return waiting
+
+
+def _refuse(requests: list[_Request], error: RefusalError) -> None:
+    for request in requests:
+        request.answer.set_exception(error)
+
+
+def _carry_out(request: _Request, turn: Turn) -> Any:
+    """The answer; an exception if it is refused, and then it has changed nothing."""
+    try:
+        return request.work(turn)
+    except UnavailableError:
+        raise
+    except CorruptionError as error:
+        log.error("%s: %s", request.experiment, error)
+        return error
+    except RefusalError as error:
+        return error

@@ -1,0 +1,228 @@
+"""An experiment as a table, one row for each decision, for analysis and off-policy evaluation elsewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from conebandit.experiment.declaration import Column, Experiment, Metric, Numeric
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.errors import CorruptionError, NotFoundError
+from conebandit.service.log.state import Reports
+from conebandit.service.log.windows import deadline
+from conebandit.service.stores.base import PAGE, Head, Store
+from conebandit.service.stores.records import START, Event, to_lines
+
+FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+BEGINNING = Head(0, START)
+LONGEST_PAUSE = 0.01  # seconds
+PART = 1 << 16  # characters of text, or bytes of a file, that are sent at once
+ROWS = 5000  # of a table, that are kept as objects of Python at once
+
+
+def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
+    """The log as it is (``jsonl``, which can be imported), or its decisions with their outcomes (``csv``, ``parquet``).
+
+    Everything up to the event that is the last one now. The store is read page by page, so that nobody waits. The first
+    part is made before this returns, so that a service can still say what is wrong; a table for Parquet is one part.
+
+    Raises
+    ------
+    CorruptionError
+        Here or on the way, if the log is not what was written. What came until then is not the whole.
+    """
+    with store.read() as session:
+        head = session.head(experiment_id)
+        if head is None:
+            raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    if format_ == "jsonl":
+        parts = _together(to_lines(itertools.chain.from_iterable(pages(store, experiment_id, head))))
+    elif format_ == "csv":
+        parts = _together(_csv(store, experiment_id, head))
+    elif format_ == "parquet":
+        parts = _parquet(store, experiment_id, head)
+    else:
+        raise InvalidError(f"format must be one of {', '.join(FORMATS)}; got {format_!a}.")
+    return itertools.chain([next(parts)], parts)
+
+
+def pages(
+    store: Store, experiment_id: str, upto: Head, after: Head = BEGINNING, limit: int = PAGE
+) -> Iterator[list[Event]]:
+    """All events between two heads, in order, a page at a time; a ``CorruptionError`` if one is not what was written.
+
+    After each page there is a pause of as long as the caller took for it: decisions in this process come first.
+    """
+    while True:
+        with store.read() as session:
+            page = next(session.checked(experiment_id, after, upto, limit), None)
+        if page is None:
+            return
+        start = time.perf_counter()
+        yield page
+        time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
+        after = Head(page[-1].seq, page[-1].check)
+
+
+def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
+    """What the first event of a log declares; a ``CorruptionError`` if it is not what was written."""
+    with store.read() as session:
+        first = next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
+    if first is None or first[0].kind != "created":
+        raise CorruptionError(f"{experiment_id}: the log does not begin with a declaration.")
+    return Experiment.from_dict(first[0].body["declaration"])
+
+
+def _columns(experiment: Experiment) -> dict[str, type]:
+    """Names of the columns and what is in them; a value may be missing."""
+    kinds = {c.name: float if isinstance(c, Numeric) else str for c in experiment.columns}
+    return {
+        "id": str,
+        "at": str,
+        "mode": str,
+        "arm": str,
+        "propensity": float,
+        "active": str,
+        "choice": str,  # what the policy would do; differs from arm in mode shadow
+        "choice_propensity": float,
+        "policy_version": str,
+        **{f"context.{name}": kind for name, kind in kinds.items()},
+        **{f"metric.{metric.name}": float for metric in experiment.metrics},
+        **{f"status.{metric.name}": str for metric in experiment.metrics},  # see _outcome
+    }
+
+
+def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
+    end = _end(store, experiment.id, head)
+    for page in pages(store, experiment.id, head, limit=PAGE // 5):
+        made = [event.decision or "" for event in page if event.kind == "decided"]
+        with store.read() as session:
+            histories = session.histories(experiment.id, made, head.seq)
+        for id_ in made:
+            if id_ not in histories:
+                raise CorruptionError(f"{experiment.id}: decision {id_!a} is not in the index of decisions.")
+            yield _row(experiment, histories[id_], end)
+
+
+def _end(store: Store, experiment_id: str, head: Head) -> int:
+    """The time of the last event, by which windows have closed or have not."""
+    with store.read() as session:
+        found = session.events(experiment_id, head.seq - 1, head.seq)
+    if not found:
+        raise CorruptionError(f"{experiment_id}: event {head.seq}, the last one of the log, is missing.")
+    return int(found[0].body["at"])
+
+
+def _row(experiment: Experiment, history: list[Event], end: int) -> dict[str, Any]:
+    reports = Reports(experiment, history)
+    body = reports.decided
+    choice = body["choice"] or {"arm": None, "propensity": None}
+    told = [reports.at(event.seq) for event in history[1:]]
+    counts = {name: value for report in told for name, value in report.counts.items()}
+    late = {name for report in told for name in report.late}
+    outcomes = {metric.name: _outcome(metric, counts, late, end - body["at"]) for metric in experiment.metrics}
+    return {
+        "id": body["id"],
+        "at": datetime.fromtimestamp(body["at"] / 1000, UTC).isoformat(timespec="milliseconds"),
+        "mode": body["mode"],
+        "arm": body["arm"],
+        "propensity": body["propensity"],
+        "active": "|".join(body["active"]),
+        "choice": choice["arm"],
+        "choice_propensity": choice["propensity"],
+        "policy_version": body["version"],
+        **{f"context.{column.name}": _cell(column, body["context"].get(column.name)) for column in experiment.columns},
+        **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
+        **{f"status.{name}": status for name, (_, status) in outcomes.items()},
+    }
+
+
+def _outcome(metric: Metric, counts: dict[str, float], late: set[str], age: int) -> tuple[float | None, str]:
+    """The value that counts, and why; as the policy has it once all corrections in the log are known to it.
+
+    Parameters
+    ----------
+    metric
+        Which one.
+    counts
+        Values that were reported in time, as corrected.
+    late
+        Metrics of which a value came after the window.
+    age
+        Milliseconds from the decision to the end of the log.
+    """
+    if metric.name in counts:
+        return counts[metric.name], "reported"
+    if metric.window is None or age <= deadline(0, metric.window):
+        return None, "open"
+    if metric.name in late:
+        return metric.default, "late"
+    return metric.default, "missing" if metric.default is None else "default"
+
+
+def _cell(column: Column, value: Any) -> float | str | None:
+    """As it was given, but one type for a column."""
+    return float(value) if isinstance(column, Numeric) and value is not None else value
+
+
+def _together(lines: Iterable[str]) -> Iterator[bytes]:
+    """Many lines at once; at least one part. Lone surrogates, which JSON may hold, are written as escapes."""
+    text = io.StringIO()
+    for line in lines:
+        text.write(line)
+        if text.tell() >= PART:
+            yield text.getvalue().encode("utf-8", "backslashreplace")
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue().encode("utf-8", "backslashreplace")
+
+
+def _csv(store: Store, experiment_id: str, head: Head) -> Iterator[str]:
+    experiment = declared(store, experiment_id, head)
+    line = io.StringIO()
+    writer = csv.DictWriter(line, list(_columns(experiment)))
+    writer.writeheader()
+    for row in _rows(store, experiment, head):
+        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+    yield line.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Text that a spreadsheet would run as a formula gets an apostrophe, which it takes for "this is text".
+
+    Ids and unknown levels come from callers, who need not be those who open the table.
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _parquet(store: Store, experiment_id: str, head: Head) -> Iterator[bytes]:
+    """Made of many small tables, so that most of it is kept as columns and not as objects of Python."""
+    try:
+        import polars  # noqa: PLC0415  (an extra)
+    except ImportError:
+        raise InvalidError("format parquet needs polars: pip install 'conebandit[data]'.") from None
+    experiment = declared(store, experiment_id, head)
+    schema = {name: polars.Float64 if kind is float else polars.String for name, kind in _columns(experiment).items()}
+    tables, rows = [polars.DataFrame(schema=schema)], _rows(store, experiment, head)
+    while some := list(itertools.islice(rows, ROWS)):
+        tables.append(polars.DataFrame([_valid(row) for row in some], schema=schema))
+    with tempfile.TemporaryFile() as file:
+        polars.concat(tables).write_parquet(file)
+        file.seek(0)
+        while part := file.read(PART):
+            yield part
+
+
+def _valid(row: dict[str, Any]) -> dict[str, Any]:
+    """Lone surrogates, which JSON may hold, are no text for Parquet."""
+    return {k: v.encode("utf-8", "backslashreplace").decode() if isinstance(v, str) else v for k, v in row.items()}

@@ -1,0 +1,196 @@
+"""Running the service: in the foreground for the command line, in the background for notebooks and tests."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+
+from conebandit.experiment.errors import InvalidError, RefusalError
+from conebandit.service.engine.writer import Writer
+from conebandit.service.errors import UnavailableError
+from conebandit.service.http.app import create_app
+from conebandit.service.stores.base import open_store
+
+BACKLOG = 2048
+PATIENCE, PAUSE = 30.0, 1.0  # seconds for which a start tries again while the store does not answer, and between tries
+GRACE = 10  # seconds for requests that are being answered when the service is told to end
+SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
+
+
+def serve(
+    where: str,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_hosts: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve until interrupted.
+
+    Parameters
+    ----------
+    where
+        A path for SQLite, or a ``postgresql://`` address.
+    host, port
+        Where to listen. Beyond this machine only if there are API keys.
+    allow_hosts
+        Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
+    say
+        Called with what may interest whoever has started it.
+    """
+    # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
+    sys.setswitchinterval(SWITCH)
+    server, listener = _prepare_patiently(where, host, port, allow_hosts, say)
+    with listener:
+        server.run(sockets=[listener])
+
+
+def _prepare_patiently(
+    where: str, host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
+) -> tuple[uvicorn.Server, socket.socket]:
+    """Databases are started again, too, and often together with what needs them: try for a while."""
+    until, told = time.monotonic() + PATIENCE, ""
+    while True:
+        try:
+            return _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone, say=say)
+        except UnavailableError as error:
+            if time.monotonic() >= until:
+                raise
+            if str(error) != told:
+                told = str(error)
+                say(f"{told} Trying again for {PATIENCE:g} seconds ...")
+            time.sleep(PAUSE)
+
+
+@contextmanager
+def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+    """Serve from a thread while the block runs; gives the address.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, urllib.request
+    >>> with tempfile.TemporaryDirectory() as folder, serving(str(pathlib.Path(folder) / "log.db")) as address:
+    ...     urllib.request.urlopen(address + "/healthz").read()
+    b'{"status":"ok"}'
+    """
+    server, listener = _prepare(where, host, port)
+    with listener:
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started and thread.is_alive():
+            time.sleep(0.001)
+        try:
+            yield _address(listener, host)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def _leave_alone() -> None:
+    """What is in memory now will stay; looking through it for garbage, again and again, stops everything for 0.1 s."""
+    gc.collect()
+    gc.freeze()
+
+
+def _prepare(
+    where: str,
+    host: str,
+    port: int,
+    allow_hosts: Sequence[str] = (),
+    *,
+    tidy_up: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[uvicorn.Server, socket.socket]:
+    store = open_store(where)
+    with store.read() as session:
+        if not is_loopback(host) and not session.api_keys():
+            raise InvalidError(
+                f"will not listen on {host}, which others can reach, without API keys. Make one first: "
+                "conebandit key create NAME --scope admin"
+            )
+        experiments = len(session.experiments())
+    listener = _bind(host, port)
+    writer = Writer(store, tidy_up=tidy_up)
+    try:
+        if experiments:
+            say(f"Reading the logs of {experiments} experiment{'s' if experiments > 1 else ''} ...")
+            writer.warm_up()
+            with store.read() as session:  # a store that went away meanwhile says so here
+                session.experiments()
+        _listen(listener, host)
+    except (OSError, RefusalError):
+        writer.close()
+        listener.close()
+        raise
+    say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
+    app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE,
+    )
+    return uvicorn.Server(config), listener
+
+
+def _address(listener: socket.socket, host: str) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Reserve an address. Callers are refused, and go to another process, until we listen there.
+
+    Without SO_REUSEADDR, so that nobody else can have it meanwhile. For a minute after a restart, while connections of
+    the process before us linger, there is no address to be had without; then whoever listens first gets it.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # asyncio does this only for sockets that name their protocol; without it replies wait 40 ms for a receipt.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        try:
+            listener.bind((host, port))
+        except OSError:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise _named(error, host, port) from None
+    return listener
+
+
+def _listen(listener: socket.socket, host: str) -> None:
+    """Let callers in. Their connections inherit SO_REUSEADDR, without which they would bar the next start."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise _named(error, host, listener.getsockname()[1]) from None
+
+
+def _named(error: OSError, host: str, port: int) -> OSError:
+    """The same error, with the address."""
+    return OSError(error.errno, f"{error.strerror} ({host}, port {port})")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it.
+
+    Examples
+    --------
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,1 @@
+"""The log and what follows from it: events, the fold, snapshots, verification."""

@@ -1,0 +1,83 @@
+"""Importing a log that was exported: all of it or nothing, and nobody waits meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.errors import ConflictError, CorruptionError
+from conebandit.service.log.state import rebuild
+from conebandit.service.stores.base import PAGE, Head, Session, Store, open_store
+from conebandit.service.stores.records import START, Event, new_id
+
+
+def restore(store: Store, events: Iterator[Event]) -> str:
+    """Write a log that was exported, as it is, if it leads to a state; the id of its experiment.
+
+    It is folded in a scratch store first. Then it is written in short transactions, so that nobody waits for long, and
+    not seen before it is whole: if the import is interrupted, the next one removes what is there. Never overwrites:
+    there must be no experiment of this id.
+    """
+    first = next(events, None)
+    try:
+        experiment_id = Experiment.from_dict((first.body if first else {})["declaration"]).id
+    except (KeyError, TypeError, InvalidError):
+        raise CorruptionError("the log does not begin with a declaration.") from None
+    taken = ConflictError(f"there is an experiment {experiment_id!r} already; an import never overwrites.")
+    with store.read() as session:
+        if session.head(experiment_id) is not None:
+            raise taken
+    with tempfile.TemporaryDirectory() as folder, closing(open_store(str(Path(folder) / "log.db"))) as scratch:
+        head = _fold_in(scratch, experiment_id, itertools.chain([first] if first else [], events))
+        if not _copy_unseen(scratch, store, experiment_id, head):
+            raise taken
+    return experiment_id
+
+
+def _fold_in(scratch: Store, experiment_id: str, events: Iterator[Event]) -> Head:
+    """Write a log at once and see that it leads to a state; where it ends."""
+    with scratch.write() as session:
+        session.create(experiment_id)
+        while page := list(itertools.islice(events, PAGE)):
+            session.append(experiment_id, page)
+        head = session.head(experiment_id)
+        assert head is not None  # just made
+        try:
+            rebuild(session, experiment_id, head, snapshots=False)
+        except (LookupError, TypeError, ValueError) as error:  # in what is looked up before the log is folded
+            raise CorruptionError(f"{experiment_id}: the log leads to no state: {error!r}.") from None
+    return head
+
+
+def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head) -> bool:
+    """Write a log page by page, and let it be seen with the last one; False if there is one already."""
+    token = new_id()
+
+    @contextmanager
+    def politely() -> Iterator[Session]:
+        with store.write() as session:
+            begun = time.perf_counter()
+            session.lock_import(experiment_id, token)
+            yield session
+        time.sleep(time.perf_counter() - begun)  # SQLite has no queue: leave whoever waits the time to find it free
+
+    with store.write() as session:
+        if not session.begin_import(experiment_id, token):
+            return False
+    left = True
+    while left:
+        with politely() as session:
+            left = session.drop_imported(experiment_id, PAGE) > 0
+    with scratch.read() as source:
+        for page in source.checked(experiment_id, Head(0, START), head):
+            with politely() as session:
+                session.add_imported(experiment_id, page)
+    with politely() as session:
+        session.end_import(experiment_id, head)
+    return True

@@ -1,0 +1,221 @@
+"""Is what was served what the log says? The state is computed anew, and compared with all that was kept of the old one.
+
+A process that serves folds each event once, as it comes, catches up with others, and goes on from another state when
+the log says that it was revised. Here the whole log is read once, from its first event, as the last revision sees it;
+if every decision is wanted, once for each revision. Three things tell whether both lead to the same state: every
+decision in the log, which is a function of the state that it was made in; every snapshot; and, if one is asked, a
+process that is serving.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from conebandit._version import __version__
+from conebandit.service.errors import CorruptionError, NotFoundError
+from conebandit.service.log.state import OtherVersionError, Reports, State, follow, rebuild, start
+from conebandit.service.stores.base import Head, Session
+from conebandit.service.stores.records import ARM_KINDS, Event
+
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found.
+
+    Attributes
+    ----------
+    id
+        Of the experiment.
+    events
+        How many there are; each matches its seal.
+    state
+        Checksum of the state that they lead to.
+    decisions
+        How many there are.
+    recomputed
+        How many of them were made again. The others were made in a state that was revised later, since a value was
+        corrected or an arm was added or retired, or by another version of the library.
+    snapshots
+        How many were compared; those of other versions of the library are not used, and not compared.
+    problems
+        What does not agree, in words; at most ten.
+    """
+
+    id: str
+    events: int
+    state: str
+    decisions: int
+    recomputed: int
+    snapshots: int
+    problems: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether everything does."""
+        return not self.problems
+
+
+def verify(
+    session: Session, experiment_id: str, served: dict[str, Any] | None = None, *, every: bool = False
+) -> Verification:
+    """Compute the state anew from the first event, and compare it with what was served.
+
+    Parameters
+    ----------
+    session
+        A look at the store.
+    experiment_id
+        Which one.
+    served
+        What a process that is serving says of its state (``GET .../state``); the log is then read up to there.
+    every
+        Also make those decisions again whose states were revised later: the log is read once for each revision.
+
+    Raises
+    ------
+    CorruptionError
+        If the log is not what was written.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from conebandit.service.http.server import serving
+    >>> from conebandit.service.client import Client
+    >>> from conebandit.service.stores.base import open_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = str(pathlib.Path(folder) / "log.db")
+    ...     with serving(path) as address, Client(address) as client:
+    ...         _ = client.create({"id": "e", "arms": ["old", "new"], "metrics": [{"name": "clicks"}]})
+    ...         _ = client.decide_many("e", [{}] * 5)
+    ...     store = open_store(path)
+    ...     with store.read() as session:
+    ...         report = verify(session, "e")
+    ...     store.close()
+    >>> report.events, report.recomputed, report.agrees
+    (6, 5, True)
+    """
+    session.check_database()
+    head = session.head(experiment_id)
+    if head is None:
+        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    if served is not None:
+        head = Head(served["events"], served["check"])
+    watch = _Watch(session, experiment_id, head)
+    digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
+    left_out = watch.of_revised_states()
+    if every:
+        watch.decide_again_as_it_was(left_out)
+        left_out = set()
+    problems = watch.problems(left_out)
+    if served is not None and served["state"] != digest:
+        problems.insert(0, f"the service has state {served['state']}, and the log leads to {digest}.")
+    return Verification(
+        id=experiment_id,
+        events=head.seq,
+        state=digest,
+        decisions=len(watch.decided),
+        recomputed=len(watch.decided) - len(left_out | watch.foreign),
+        snapshots=watch.compared,
+        problems=tuple(problems[:MAX_PROBLEMS]),
+    )
+
+
+@dataclass
+class _Watch:
+    """Looks on while the log is folded, and compares."""
+
+    session: Session
+    experiment_id: str
+    head: Head
+    decided: array[int] = field(default_factory=lambda: array("q"))  # positions
+    foreign: set[int] = field(default_factory=set)  # positions of decisions that another version has made
+    compared: int = 0
+
+    def __post_init__(self) -> None:
+        self._snapshots = set(self.session.snapshots(self.experiment_id))
+        self._revisions = self.session.of_kinds(self.experiment_id, ("revised",), self.head.seq)
+        self._new_arms = self._last_change_of_arms()
+        self._put_off: list[tuple[int, int]] = []  # what is not known yet: where it is, and from where on it matters
+        self._rewritten: list[tuple[int, int]] = [(0, self._new_arms)]  # states between these are no more
+        self._different: dict[int, str] = {}  # decisions that come out otherwise
+        self._problems: list[str] = []
+
+    def _last_change_of_arms(self) -> int:
+        """From where on the policy has had the arms that it has at last."""
+        view = self._revisions[-1].body["upto"] if self._revisions else 0
+        changed = self.session.of_kinds(self.experiment_id, ARM_KINDS, max(view, 1))[-1].seq
+        return next((r.seq for r in self._revisions if r.body["upto"] >= changed > 1), 0)
+
+    def __call__(self, state: State, event: Event, reports: Reports | None) -> None:
+        if event.kind == "decided":
+            self.decided.append(event.seq)
+            if event.seq > self._new_arms:
+                self._decide_again(state, event)
+        elif reports is not None and (first := reports.at(event.seq).corrects):
+            self._put_off.append((event.seq, first))
+        elif event.kind == "revised":
+            upto = event.body["upto"]
+            self._rewritten += [(first, event.seq) for seq, first in self._put_off if seq <= upto]
+            self._put_off = [(seq, first) for seq, first in self._put_off if seq > upto]
+        if event.seq in self._snapshots:
+            self._compare(state, event.seq)
+
+    def of_revised_states(self) -> set[int]:
+        """Positions of decisions that were made in a state that is no more."""
+        found: set[int] = set()
+        reached = 0
+        for first, last in sorted(self._rewritten):
+            low = bisect_right(self.decided, max(first, reached))
+            reached = max(last, reached)
+            found.update(self.decided[low : bisect_right(self.decided, reached)])
+        return found
+
+    def decide_again_as_it_was(self, wanted: set[int]) -> None:
+        """Make such decisions again, too: fold the log as each revision has seen it."""
+        self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
+        after, view = 0, 0
+        for revision in self._revisions:
+            mine = {seq for seq in wanted if after < seq < revision.seq}
+            if mine:
+                last = self.session.events(self.experiment_id, revision.seq - 2, revision.seq - 1)[0]
+                state = start(self.session, self.experiment_id, view, before=0)
+                follow(self.session, state, Head(last.seq, last.check), partial(self._decide_some_again, mine))
+            after, view = revision.seq, revision.body["upto"]
+
+    def _decide_some_again(self, wanted: set[int], state: State, event: Event, _: Reports | None) -> None:
+        if event.seq in wanted:
+            self._decide_again(state, event)
+
+    def _decide_again(self, state: State, event: Event) -> None:
+        body = event.body
+        if body["version"] is not None and body["version"].split("-")[1:-1] != __version__.split("-"):
+            self.foreign.add(event.seq)
+            return
+        again = state.choose(state.experiment.encode(body["context"]), body["id"])
+        names = [name for name, value in again.items() if body[name] != value]
+        if names and len(self._different) < 10_000:
+            name = names[0]
+            self._different[event.seq] = f"{name} is {body[name]!r} in the log and {again[name]!r} from the state"
+
+    def _compare(self, state: State, seq: int) -> None:
+        try:
+            kept = State.from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq))
+        except OtherVersionError:
+            return
+        except (CorruptionError, ValueError, KeyError, TypeError):
+            self._problems.append(f"the snapshot at event {seq} is damaged (it is not used, and may be deleted).")
+            return
+        self.compared += 1
+        if kept.digest() != state.digest():
+            self._problems.append(f"the snapshot at event {seq} is not the state that the log leads to.")
+
+    def problems(self, left_out: set[int]) -> list[str]:
+        """What does not agree, in words; without some decisions."""
+        different = sorted(self._different.keys() - left_out)
+        return self._problems + [f"decision at event {seq}: {self._different[seq]}." for seq in different]

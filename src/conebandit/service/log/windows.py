@@ -1,0 +1,120 @@
+"""Windows that close: which defaults count, and when. Only the next few are in memory; the others wait in the log.
+
+Times in a log never decrease, so the windows of a metric close in the order of the decisions, and it is enough to know
+for each metric which decision was the last.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.stores.base import Session
+from conebandit.service.stores.records import Event
+
+AHEAD = 500  # decisions of a metric in memory, at most
+
+
+class Closing(NamedTuple):
+    """A window of a decision; ``deadline`` is the last millisecond at which a value counts."""
+
+    deadline: int
+    seq: int
+    metric: int
+    id: str
+    arm: str
+    x: list[float]
+
+
+def deadline(decided_at: int, window: float) -> int:
+    """The last millisecond at which a value counts."""
+    return decided_at + round(window * 1000)
+
+
+class _Queue:
+    """The windows of one metric, in the order in which they close."""
+
+    def __init__(self, metric: int, window: float) -> None:
+        self.metric, self._window = metric, window
+        self.closed = 0  # position of the last decision whose window has closed
+        self.ahead: deque[Closing] = deque()
+        self._latest = 0  # position of the last decision
+
+    def add(self, seq: int, body: dict[str, Any]) -> None:
+        """A decision was made. It is kept in memory only if all before it are."""
+        known = self.ahead[-1].seq if self.ahead else self.closed
+        if len(self.ahead) < AHEAD and known == self._latest:
+            self.ahead.append(self._closing(seq, body))
+        self._latest = seq
+
+    def resume(self, closed: int, latest: int) -> None:
+        """Go on where a snapshot was made."""
+        self.closed, self._latest = closed, latest
+
+    def due(self, at: int, experiment: Experiment, session: Session) -> Iterator[Closing]:
+        """Windows that closed before ``at``, once each."""
+        while True:
+            if not self.ahead and self.closed < self._latest:
+                page = session.decided_after(experiment.id, self.closed, self._latest, AHEAD)
+                self.ahead.extend(self._closing(event.seq, event.body) for event in page)
+            if not self.ahead or self.ahead[0].deadline >= at:
+                return
+            self.closed = self.ahead[0].seq
+            yield self.ahead.popleft()
+
+    def _closing(self, seq: int, body: dict[str, Any]) -> Closing:
+        return Closing(deadline(body["at"], self._window), seq, self.metric, body["id"], body["arm"], body["x"])
+
+
+class Windows:
+    """The windows of an experiment's metrics that have a default.
+
+    Parameters
+    ----------
+    experiment
+        Whose metrics.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._latest = 0
+        self._queues = [
+            _Queue(m, metric.window)
+            for m, metric in enumerate(experiment.metrics)
+            if metric.default is not None and metric.window is not None
+        ]
+
+    def add(self, seq: int, body: dict[str, Any]) -> None:
+        """A decision was made: its windows are open."""
+        self._latest = seq
+        for queue in self._queues:
+            queue.add(seq, body)
+
+    def close(self, at: int, session: Session) -> Iterator[Closing]:
+        """Windows that closed before ``at`` and in which no value came, in the order of their deadlines."""
+        due = heapq.merge(*(queue.due(at, self._experiment, session) for queue in self._queues))
+        while part := list(itertools.islice(due, AHEAD)):
+            histories = session.histories(self._experiment.id, list({closing.id for closing in part}), 2**62)
+            for closing in part:
+                if not self._came(closing, histories.get(closing.id, [])):
+                    yield closing
+
+    def _came(self, closing: Closing, history: list[Event]) -> bool:
+        """Whether a value came in time."""
+        name = self._experiment.metrics[closing.metric].name
+        reports = (event.body for event in history if event.kind == "reported")
+        return any(body["at"] <= closing.deadline and name in body["values"] for body in reports)
+
+    def plain(self) -> list[Any]:
+        """All that must be kept of it."""
+        return [self._latest, [queue.closed for queue in self._queues]]
+
+    def resume(self, plain: list[Any]) -> None:
+        """Go on where :meth:`plain` was asked."""
+        self._latest, closed = plain
+        for queue, seq in zip(self._queues, closed, strict=True):
+            queue.resume(seq, self._latest)

@@ -1,0 +1,196 @@
+"""The log in PostgreSQL, for several processes on several machines.
+
+The row of an experiment is locked by whoever appends to its log, so the log is in one order for all; before it decides,
+a process folds what the others have appended.
+"""
+
+from __future__ import annotations
+
+import queue
+import selectors
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+import psycopg.conninfo
+
+from conebandit.service.errors import NotFoundError, UnavailableError
+from conebandit.service.stores.base import MAX_IDLE, SCHEMA, Session
+
+_SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
+PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
+LONGEST = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
+GRACE = 5  # seconds more for a server that may be slow to say that it has given up
+# Of connections, unless the address says otherwise: notice that the other machine is gone.
+_SETTINGS: dict[str, str | int | None] = {
+    "connect_timeout": PATIENCE,
+    "keepalives_idle": PATIENCE,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 1000 * LONGEST,
+}
+
+
+_Selector = getattr(selectors, "PollSelector", selectors.DefaultSelector)  # others cost several system calls
+
+
+class _Impatient(psycopg.Connection[Any]):
+    """Waits for an answer to a statement no longer than it should take.
+
+    ``statement_timeout`` is for the server to keep, and one that was stopped, or whose disk hangs, keeps nothing.
+    """
+
+    patient = False  # wait as long as it takes
+
+    def wait(self, gen: Generator[Any, Any, Any], *_: Any, **__: Any) -> Any:
+        """Let psycopg's generator do its work: it says what it waits for, and wants to be told when that is there."""
+        deadline = time.monotonic() + LONGEST + GRACE
+        ready = None
+        try:
+            while True:
+                wanted = gen.send(ready)
+                with _Selector() as selector:
+                    selector.register(self.pgconn.socket, wanted)
+                    found = selector.select(None if self.patient else max(0.0, deadline - time.monotonic()))
+                if not found:
+                    self.close()  # nobody knows what has become of the statement
+                    raise psycopg.OperationalError(f"no answer within {LONGEST + GRACE} seconds")
+                ready = found[0][1]
+        except StopIteration as end:
+            return end.value
+        except KeyboardInterrupt:
+            self.close()
+            raise
+
+
+class _Connection:
+    for_update = " FOR UPDATE"
+
+    def __init__(self, address: str) -> None:
+        settings = _SETTINGS | psycopg.conninfo.conninfo_to_dict(address)
+        self.raw = _Impatient.connect(psycopg.conninfo.make_conninfo("", **settings))
+        self.execute(f"SET lock_timeout = '{PATIENCE}s'")
+        self.execute(f"SET statement_timeout = '{LONGEST}s'")
+        self.raw.commit()
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        return self.raw.execute(sql.replace("?", "%s").encode(), tuple(values))
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """One statement for all rows, so that one trip to the server is enough."""
+        head, row = sql.split("VALUES")
+        for start in range(0, len(rows), 1000):
+            part = rows[start : start + 1000]
+            self.execute(f"{head} VALUES {', '.join([row] * len(part))}", [v for values in part for v in values])
+
+    def check(self) -> None:
+        """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
+
+
+def _missing(connection: _Connection) -> list[str]:
+    """Tables and indexes that are not there. Asking for an index that is there would wait for all who write."""
+    return [name for name in SCHEMA if connection.execute("SELECT to_regclass(?)", (name,)).fetchone() == (None,)]
+
+
+def _reason(error: BaseException | None, address: str) -> str:
+    """What PostgreSQL says, in one line, without a password."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.Error:
+        parts = {"host": "@"}
+    if any("@" in str(parts.get(part)) for part in ("host", "dbname")):  # a part of the password, most likely
+        return "the address is not understood; in a password, write @ as %40, / as %2F and % as %25."
+    said = " ".join(str(error).split())
+    password = parts.get("password")
+    return said.replace(str(password), "***") if password else said
+
+
+class PostgresStore:
+    """A store at a ``postgresql://`` address; PostgreSQL 12 or later.
+
+    Parameters
+    ----------
+    address
+        Of a database that the user may create tables in.
+    create
+        Make the tables if they are missing.
+    """
+
+    def __init__(self, address: str, *, create: bool = True) -> None:
+        self._address = address
+        self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue(MAX_IDLE)
+        try:
+            self._make_tables(create=create)
+        except UnavailableError as error:
+            self.close()
+            # The reason is for whoever starts the process, not for those who call it.
+            raise UnavailableError(f"the database did not answer: {_reason(error.__cause__, address)}") from error
+        except NotFoundError:
+            self.close()
+            raise
+
+    def _make_tables(self, *, create: bool) -> None:
+        with self._transaction() as connection:
+            missing = _missing(connection)
+            if not create and "experiments" in missing:
+                raise NotFoundError("there is no store: the database has no table of experiments.")
+            if missing:
+                connection.execute("SELECT pg_advisory_xact_lock(?)", (_SCHEMA_LOCK,))
+                connection.execute("SET LOCAL statement_timeout = 0")  # an index of a long log takes a while
+                connection.raw.patient = True
+                for name in _missing(connection):
+                    connection.execute(SCHEMA[name].format(blob="BYTEA"))
+                connection.raw.patient = False
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._transaction() as connection:
+            yield Session(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """See :class:`Store`."""
+        with self._transaction() as connection:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield Session(connection)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[_Connection]:
+        """Commit at the end, undo on errors; a connection that was lost is not used again."""
+        try:
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:
+                connection = _Connection(self._address)
+            try:
+                yield connection
+                connection.raw.commit()
+            except BaseException:
+                connection.raw.rollback()
+                raise
+            finally:
+                if connection.raw.closed:
+                    self._drop_idle()  # the others were lost with it
+                else:
+                    self._keep_idle(connection)
+        except psycopg.Error as error:
+            raise UnavailableError(f"the database did not answer ({type(error).__name__}); try again.") from error
+
+    def _keep_idle(self, connection: _Connection) -> None:
+        try:
+            self._idle.put_nowait(connection)
+        except queue.Full:
+            connection.raw.close()
+
+    def _drop_idle(self) -> None:
+        """Close those that are idle; others may do so, or take one, at the same time."""
+        with suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait().raw.close()
+
+    def close(self) -> None:
+        """Close the idle connections; nobody may be using the store."""
+        self._drop_idle()

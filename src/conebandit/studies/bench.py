@@ -1,0 +1,125 @@
+"""Policies x environments x seeds: the runs behind the leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from joblib import Parallel, delayed
+
+from conebandit.environments.base import World
+from conebandit.policies.base import Policy
+from conebandit.policies.binned_elimination import BinnedElimination
+from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
+from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.default import default_policy
+from conebandit.policies.linear_ucb import LinearParetoUCB
+from conebandit.policies.neighbours import NeighbourParetoUCB
+from conebandit.policies.oracle import Oracle
+from conebandit.policies.pareto_ucb import ParetoUCB1
+from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.scalarised_ucb import ScalarisedUCB
+from conebandit.policies.self_tuning import SelfTuning
+from conebandit.policies.zooming import ParetoZooming
+from conebandit.regret import SERIES
+from conebandit.simulate import simulate
+from conebandit.studies.suite import HORIZON, SUITE, Task
+
+Row = dict[str, Any]
+QUICK_HORIZON = 22_000  # beyond the last change point of every task
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A policy as it enters the contest: what it is made from, and whether it is a baseline of the literature."""
+
+    name: str
+    about: str
+    make: Callable[[World, int], Policy]
+    baseline: bool = False
+
+
+def _of(policy: Any, **settings: Any) -> Callable[[World, int], Policy]:
+    """How to make a policy of this class for an environment and a seed."""
+
+    def make(world: World, seed: int) -> Policy:
+        made: Policy = policy(world.n_arms, world.cone, world.context_dim, seed=seed, bounds=world.bounds, **settings)
+        return made
+
+    return make
+
+
+DEFAULT, PRINTED = "default", "tree-paper"
+
+CONTENDERS: tuple[Contender, ...] = (
+    Contender("oracle", "knows the means", lambda world, seed: Oracle(world, seed=seed)),
+    Contender(DEFAULT, "default_policy: ConeKernel at these sizes", _of(default_policy)),
+    Contender("tree-adaptive", 'ConeTree(preset="adaptive")', _of(ConeTree, preset="adaptive")),
+    Contender("tree-sound", 'ConeTree(preset="sound"), told nothing', _of(ConeTree, preset="sound")),
+    Contender(PRINTED, 'ConeTree(preset="paper"), Algorithm 1 as printed', _of(ConeTree, preset="paper")),
+    Contender("neighbours", "k-nearest-neighbour Pareto-UCB", _of(NeighbourParetoUCB), baseline=True),
+    Contender("scalarised", "randomly scalarised UCB, binned", _of(ScalarisedUCB), baseline=True),
+    Contender("binned", "statically binned Pareto-UCB", _of(BinnedParetoUCB), baseline=True),
+    Contender("linear", "linear Pareto-UCB, a ridge model per arm", _of(LinearParetoUCB), baseline=True),
+    Contender("zooming", "Pareto contextual zooming", _of(ParetoZooming), baseline=True),
+    Contender("self-tuning", "Suk & Kpotufe, facet-wise elimination", _of(SelfTuning), baseline=True),
+    Contender("elimination", "adaptively binned successive elimination", _of(BinnedElimination), baseline=True),
+    Contender("ucb1", "Pareto-UCB1, ignores the context", _of(ParetoUCB1), baseline=True),
+    Contender("random", "an arm at random", _of(RandomArm), baseline=True),
+)
+
+
+def run_suite(
+    *,
+    tasks: Sequence[Task] = SUITE,
+    contenders: Sequence[Contender] = CONTENDERS,
+    horizon: int = HORIZON,
+    seeds: Sequence[int] = range(10),
+    n_jobs: int = -1,
+    done: Callable[[], None] = lambda: None,
+) -> list[Row]:
+    """Run every contender in every task with every seed, in parallel.
+
+    Parameters
+    ----------
+    tasks, contenders
+        What to run.
+    horizon, seeds
+        Rounds of each run; the seed also draws the mean functions of random environments.
+    n_jobs
+        Number of processes; -1 for one on each core.
+    done
+        Called after each run, for a progress bar.
+
+    Returns
+    -------
+    list of dict
+        One for each run: ``task``, ``policy``, ``seed``, and the average of every series after the last change point.
+    """
+    check_horizon(tasks, horizon, seeds[0])
+    # The slowest first, so that no core waits at the end for a long run that began last.
+    order = sorted(contenders, key=lambda contender: contender.name != DEFAULT)
+    jobs = [(task, contender, seed) for contender in order for task in tasks for seed in seeds]
+    rows = []
+    for row in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_one)(*job, horizon) for job in jobs):
+        rows.append(row)
+        done()
+    return rows
+
+
+def check_horizon(tasks: Sequence[Task], horizon: int, seed: int = 0) -> None:
+    """Raise a ValueError unless there are rounds after the last change point of every task."""
+    for task in tasks:
+        last = task.make(seed).change_points[-1]
+        if horizon <= last:
+            raise ValueError(f"horizon must be beyond round {last}, the last change of task {task.name!r}: {horizon}.")
+
+
+def _one(task: Task, contender: Contender, seed: int, horizon: int) -> Row:
+    """One run, as the averages of its series after the last change point."""
+    world = task.make(seed)
+    run = simulate(contender.make(world, seed), world, horizon, seed=seed)
+    after = world.change_points[-1]
+    averages = {name: run.average(name, after=after) for name in SERIES}
+    return {"task": task.name, "policy": contender.name, "seed": seed, **averages}

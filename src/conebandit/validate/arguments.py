@@ -1,0 +1,134 @@
+"""Checks of single arguments: each gives the value in the form we use, or says which argument is wrong, and how."""
+
+from __future__ import annotations
+
+import math
+from hashlib import blake2b
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit.validate.arrays import FloatArray, as_floats
+
+Key = int | str | bytes
+
+MAX_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
+
+
+def as_key(key: Key) -> np.uint64:
+    """64 bits from an integer (its lowest 64 bits) or a text (a hash of it)."""
+    if type(key) is int:  # by far the most common
+        return np.uint64(key & 0xFFFFFFFFFFFFFFFF)
+    if isinstance(key, str | bytes):
+        digest = blake2b(key.encode() if isinstance(key, str) else key, digest_size=8).digest()
+        return np.uint64(int.from_bytes(digest, "little"))
+    if isinstance(key, Integral) and not isinstance(key, bool):
+        return np.uint64(int(key) & 0xFFFFFFFFFFFFFFFF)
+    raise TypeError(f"key must be an integer, a string or bytes that identifies the decision; got {key!r}.")
+
+
+def as_seed(seed: Any) -> np.uint64:
+    """64 bits from an integer."""
+    if not isinstance(seed, Integral) or isinstance(seed, bool):
+        raise TypeError(f"seed must be an integer; got {seed!r}.")
+    return as_key(int(seed))
+
+
+def as_integer(value: Any, name: str, *, least: int | None = None, most: int | None = None, hint: str = "") -> int:
+    """An integer within bounds that are both allowed; booleans are none. ``hint`` says what it stands for.
+
+    Examples
+    --------
+    >>> as_integer(True, "levels", least=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: levels must be an integer, at least 0; got True.
+    """
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or (least is not None and value < least) or (most is not None and value > most):
+        wanted = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
+        raise ValueError(f"{name} must be an integer{_wanted(wanted)}{hint and f', {hint}'}; got {value!r}.")
+    return int(value)
+
+
+def as_count(value: Any, name: str, *, most: int | None = None) -> int:
+    """A positive integer, up to ``most`` if that is given."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+    if most is not None and int(value) > most:
+        raise ValueError(f"{name} must be at most {most}; got {value!r}.")
+    return int(value)
+
+
+def as_number(
+    value: Any,
+    name: str,
+    *,
+    above: float = -math.inf,
+    least: float = -math.inf,
+    most: float = math.inf,
+    below: float = math.inf,
+) -> float:
+    """A finite number; ``least`` and ``most`` are allowed, ``above`` and ``below`` are not. Booleans are no numbers.
+
+    Examples
+    --------
+    >>> as_number(1.5, "beta", above=0, most=1)
+    Traceback (most recent call last):
+        ...
+    ValueError: beta must be a number, above 0 and at most 1; got 1.5.
+    """
+    number = _as_float(value)
+    if not (above < number < below and least <= number <= most and math.isfinite(number)):
+        bounds = {"above": above, "at least": least, "below": below, "at most": most}
+        wanted = [f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound)]
+        raise ValueError(f"{name} must be a {'number' if wanted else 'finite number'}{_wanted(wanted)}; got {value!r}.")
+    return number
+
+
+def as_positive(value: Any, name: str) -> float:
+    """A finite number above zero."""
+    number = _as_float(value)
+    if not 0.0 < number < math.inf:
+        raise ValueError(f"{name} must be a positive number; got {value!r}.")
+    return number
+
+
+def _as_float(value: Any) -> float:
+    """A real number as float; nan for what is none, and for booleans."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:  # of an integer
+        return math.inf
+
+
+def _wanted(bounds: list[str]) -> str:
+    return f", {' and '.join(bounds)}" if bounds else ""
+
+
+def as_arm(arm: Any, n_arms: int) -> int:
+    """Index of an arm."""
+    if type(arm) is int and 0 <= arm < n_arms:
+        return arm
+    if not isinstance(arm, Integral) or isinstance(arm, bool) or not 0 <= int(arm) < n_arms:
+        raise ValueError(f"arm must be an integer from 0 to {n_arms - 1}; got {arm!r}.")
+    return int(arm)
+
+
+def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
+    """A reward vector; whether its entries are finite is for the caller to see."""
+    vector = as_floats(reward, "reward")
+    if vector.shape != (n_objectives,):
+        raise ValueError(f"reward must have {n_objectives} entries, one for each objective; got shape {vector.shape}.")
+    return vector
+
+
+def refuse_extreme(reward: FloatArray) -> None:
+    """A ``ValueError`` if an entry is infinite or beyond ``MAX_REWARD`` in size; nan is allowed."""
+    for value in reward.tolist():  # faster than NumPy for so few, and this is called in every step
+        if abs(value) > MAX_REWARD:
+            what = "not be infinite" if math.isinf(value) else f"be at most {MAX_REWARD:g} in size"
+            advice = "Use nan for what is not known yet" if math.isinf(value) else "Give it in other units"
+            raise ValueError(f"reward must {what}; got {reward.tolist()}. {advice}.")

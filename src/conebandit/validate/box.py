@@ -1,0 +1,71 @@
+"""Where contexts live: a box, mapped to the unit cube."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from conebandit.validate.arrays import FloatArray, as_floats
+
+
+class Box:
+    """Where contexts live: a box, mapped to the unit cube.
+
+    Parameters
+    ----------
+    dim
+        Number of coordinates.
+    bounds
+        Shape (d, 2), lowest and highest value of each coordinate; the unit cube by default.
+    """
+
+    def __init__(self, dim: int, bounds: ArrayLike | None = None) -> None:
+        if bounds is None:
+            self.bounds = np.tile([0.0, 1.0], (dim, 1))
+        else:
+            self.bounds = as_floats(bounds, "bounds").copy()
+            ordered = self.bounds.shape == (dim, 2) and np.isfinite(self.bounds).all()
+            if not ordered or not (self.bounds[:, 0] < self.bounds[:, 1]).all():
+                raise ValueError(
+                    f"bounds must have shape ({dim}, 2), a finite (lowest, highest) for each coordinate, "
+                    f"lowest below highest; got {np.asarray(bounds).tolist()}."
+                )
+            with np.errstate(over="ignore"):
+                if not np.isfinite(self.bounds[:, 1] - self.bounds[:, 0]).all():
+                    raise ValueError(
+                        f"bounds must have a finite difference between highest and lowest; got {self.bounds.tolist()}. "
+                        "Give the contexts in other units."
+                    )
+        self.is_unit = bool((self.bounds == [0.0, 1.0]).all())
+        self._low, self._span = self.bounds[:, 0].copy(), np.ptp(self.bounds, axis=1)
+        self._shape = (dim,)
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def scaled(self, context: ArrayLike) -> FloatArray:
+        """One context (d,) mapped by the bounds; whether it lies within them is for the caller to see."""
+        x = as_floats(context, "context")
+        if x.shape != self._shape:
+            raise ValueError(f"context must have shape ({len(self)},); got {x.shape}.")
+        return x if self.is_unit else (x - self._low) / self._span
+
+    def point(self, context: ArrayLike) -> FloatArray:
+        """One context (d,) in the unit cube, or a ``ValueError`` that says what is wrong with it."""
+        x = self.scaled(context)
+        for m, value in enumerate(x.tolist()):
+            if not 0.0 <= value <= 1.0:
+                low, high = self.bounds[m]
+                raise ValueError(
+                    f"context[{m}] must lie in [{low:g}, {high:g}]; got {np.asarray(context, dtype=float)[m]}. "
+                    "Give the policy other bounds, or clip the context before."
+                )
+        return x
+
+    def points(self, contexts: FloatArray) -> FloatArray:
+        """Many contexts (n, d) in the unit cube."""
+        x = contexts if self.is_unit else (contexts - self._low) / self._span
+        good = ((x >= 0.0) & (x <= 1.0)).all(axis=1)
+        if not good.all():
+            self.point(contexts[int(np.argmin(good))])  # raises and says which coordinate
+        return np.ascontiguousarray(x)

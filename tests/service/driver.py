@@ -1,0 +1,63 @@
+"""Turns on a store, without HTTP, and what they lead to."""
+
+import numpy as np
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine.turn import Engine, Turn
+
+HOUR = 3_600_000  # milliseconds
+PHONE = {"age": 30, "device": "phone"}
+
+
+class Driver:
+    """Turns on a store, at times that the test chooses, by one engine or several."""
+
+    def __init__(self, store, id_="checkout"):
+        self.store, self.id, self.engine, self.now = store, id_, Engine(), 1_000_000
+
+    def __getattr__(self, name):
+        def call(*args):
+            try:
+                with self.store.write() as session:
+                    turn = Turn(self.engine, session, self.now)
+                    answer = getattr(turn, name)(self.id, *args)
+                    turn.finish()
+            except Exception:
+                self.engine.forget()
+                raise
+            return answer
+
+        return call
+
+    def create(self, declaration):
+        with self.store.write() as session:
+            turn = Turn(self.engine, session, self.now)
+            turn.create(Experiment.from_dict(declaration))
+            turn.finish()
+
+    def ask(self, id_, context=PHONE):
+        return self.decide([{"id": id_, "context": context}])[0]
+
+    def tell(self, id_, **values):
+        return self.report([{"id": id_, "values": values}])[0]
+
+    def ask_at_random(self, rng, ids, step):
+        ids.append(f"d{step}")
+        self.ask(ids[-1], {"age": rng.uniform(0, 120), "device": rng.choice(["phone", "desk"])})
+
+    def tell_at_random(self, rng, ids):
+        """About one of the latest decisions."""
+        names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
+        self.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+
+    @property
+    def events(self):
+        with self.store.read() as session:
+            return session.events(self.id, limit=10**6)
+
+
+def assert_same(a, b):
+    a, b = a.state(), b.state()
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
