@@ -1,0 +1,52 @@
+"""Policies and logs that earlier code has written are read, and lead to what they led to then."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.service.log.restore import restore
+from conebandit.service.log.verify import verify
+from conebandit.service.stores.base import open_store
+from conebandit.service.stores.records import from_lines
+
+FOLDER = Path(__file__).parent / "data" / "before"
+DECISIONS = json.loads((FOLDER / "decisions.json").read_text())
+STATES = json.loads((FOLDER / "states.json").read_text())
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_saved_policies_decide_as_they_did(name):
+    policy = cb.load_policy(FOLDER / f"{name}.npz")
+    assert policy.n_observations == DECISIONS[name]["n_observations"]
+    for asked in DECISIONS[name]["decisions"]:
+        decision = policy.decide(asked["context"], asked["key"])
+        assert (decision.arm, decision.propensity) == (asked["arm"], asked["propensity"])
+        assert list(decision.active) == asked["active"]
+        assert list(policy.front(asked["context"]).arms) == asked["front"]
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_saving_them_again_changes_nothing(name, tmp_path):
+    cb.load_policy(FOLDER / f"{name}.npz").save(tmp_path / "again.npz")
+    with np.load(FOLDER / f"{name}.npz") as before, np.load(tmp_path / "again.npz") as after:
+        assert list(before) == list(after)
+        for key in before:
+            np.testing.assert_array_equal(before[key], after[key], err_msg=key)
+            assert before[key].dtype == after[key].dtype
+
+
+@pytest.mark.parametrize("id_", STATES)
+def test_logs_fold_and_verify_as_they_did(id_, tmp_path):
+    lines = gzip.decompress((FOLDER / f"{id_}.jsonl.gz").read_bytes()).decode()
+    store = open_store(str(tmp_path / "log.db"))
+    assert restore(store, from_lines(io.StringIO(lines, newline="\n"))) == id_
+    with store.read() as session:
+        found = verify(session, id_, every=True)
+    store.close()
+    assert found.problems == ()
+    assert {key: getattr(found, key) for key in STATES[id_]} == STATES[id_]
