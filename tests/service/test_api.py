@@ -8,6 +8,7 @@ import logging
 import re
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import polars
@@ -15,10 +16,8 @@ import pytest
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine import turn as engine
-from conebandit.service.http import access as shared
-from conebandit.service.http import app as api
-from conebandit.service.http import keys
-from conebandit.service.http import routes as reading
+from conebandit.service.http import access, backend, keys, limits, metrics
+from conebandit.service.http.routes import experiments
 from conebandit.service.http.server import serve, serving
 from conebandit.service.stores.base import open_store
 
@@ -138,6 +137,11 @@ def test_metrics_are_what_prometheus_reads(client):
     assert types["conebandit_running_revisions"] == "gauge"
 
 
+def test_every_metric_is_in_the_manual():
+    manual = (Path(__file__).parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+    assert [metric.name for metric in metrics.METRICS if f"`{metric.name}`" not in manual] == []
+
+
 def test_the_monitor_sees_a_change_of_the_population(sqlite_client):
     for ages in (range(20, 60), range(58, 98)):
         for _ in range(3):
@@ -236,7 +240,7 @@ BAD = [
     ("POST", D, {"context": {"device": "phone"}, "id": "known"}, 409, "another context"),
     ("POST", D, {"decisions": []}, 422, "at least 1 item"),
     ("POST", D, {"decisions": [{"context": CONTEXT}] * 1001}, 422, "at most 1000 items"),
-    ("POST", D, b"x" * (api.MAX_BYTES + 1), 413, "smaller batches"),
+    ("POST", D, b"x" * (limits.MAX_BYTES + 1), 413, "smaller batches"),
     ("POST", "/experiments/nothing/decisions", {"context": {}}, 404, "no experiment 'nothing'"),
     ("POST", "/experiments/%00/decisions", {"context": {}}, 422, "pattern"),
     ("POST", R, {"id": "nobody", "values": {"revenue": 1}}, 404, "no decision 'nobody'"),
@@ -307,7 +311,7 @@ def test_a_declaration_that_takes_long_keeps_no_decision_waiting(sqlite_client, 
     def create():
         replies.append(httpx.post(sqlite_client.base_url.join(E), json=declared(), timeout=60))
 
-    monkeypatch.setattr(api, "make_policy", slow)
+    monkeypatch.setattr(experiments, "make_policy", slow)
     thread = threading.Thread(target=create)
     thread.start()
     try:
@@ -320,7 +324,7 @@ def test_a_declaration_that_takes_long_keeps_no_decision_waiting(sqlite_client, 
 
 
 def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):
-    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(access, "MAX_KEY_AGE", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         made = {scope: keys.create_key(session, scope, [scope]) for scope in keys.SCOPES}
@@ -381,7 +385,7 @@ def test_without_keys_pages_of_others_may_not_ask(sqlite_client, sqlite_address,
     ]:
         assert sqlite_client.get("/experiments", headers=headers).status_code == status, headers
         assert sqlite_client.post(D, json={"context": CONTEXT}, headers=headers).status_code == status, headers
-    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
+    monkeypatch.setattr(access, "MAX_KEY_AGE", 0.0)
     store = open_store(sqlite_address)
     with store.write() as session:
         key = keys.create_key(session, "k", ["admin"])
@@ -396,7 +400,7 @@ def test_a_body_that_comes_in_pieces_is_limited_too(sqlite_client):
             yield b" " * 65536
 
     headers = {"content-type": "application/json"}
-    reply = sqlite_client.post(D, content=pieces(4 + api.MAX_BYTES // 65536), headers=headers)
+    reply = sqlite_client.post(D, content=pieces(4 + limits.MAX_BYTES // 65536), headers=headers)
     assert reply.status_code == 413
     assert sqlite_client.post(D, json={"context": CONTEXT}).status_code == 200, "and it goes on"
 
@@ -430,7 +434,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
         monkeypatch.setattr(engine.Turn, "describe", broken)
         reply = sqlite_client.get("/experiments/checkout")
         assert reply.status_code == 500
-        monkeypatch.setattr(reading, "_list", broken)
+        monkeypatch.setattr(backend, "_experiments", broken)
         other = sqlite_client.get("/experiments")
         assert other.status_code == 500
     for text in (reply.text, other.text):

@@ -7,15 +7,14 @@ import time
 import httpx
 import pytest
 
-from conebandit.service.http import access as shared
-from conebandit.service.http import keys
+from conebandit.service.http import access, keys
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
 
 
 @pytest.mark.parametrize(("host", "status"), [("0.0.0.0", 401), ("127.0.0.1", 200)])
 def test_whoever_revokes_the_last_key_opens_nothing_to_the_network(tmp_path, monkeypatch, host, status):
-    monkeypatch.setattr(shared, "KEYS_FOR", -1.0)  # read them for every request
+    monkeypatch.setattr(access, "MAX_KEY_AGE", -1.0)  # read them for every request
     address = str(tmp_path / "log.db")
     store = open_store(address)
     with store.write() as session:
@@ -53,7 +52,7 @@ def test_keys_are_read_by_one_and_the_others_go_on(begun, monkeypatch):
     with serving(begun) as url, httpx.Client(base_url=url, timeout=10) as client:
         assert client.get("/experiments").status_code == 200
         opened, reading, reads = threading.Event(), threading.Event(), []
-        read = shared.Shared._read_keys
+        read = access.RememberedKeys._read
 
         def slowly(self):
             reads.append(time.monotonic())
@@ -61,8 +60,8 @@ def test_keys_are_read_by_one_and_the_others_go_on(begun, monkeypatch):
             assert opened.wait(30)
             return read(self)
 
-        monkeypatch.setattr(shared.Shared, "_read_keys", slowly)
-        monkeypatch.setattr(shared, "KEYS_FOR", 0.0)
+        monkeypatch.setattr(access.RememberedKeys, "_read", slowly)
+        monkeypatch.setattr(access, "MAX_KEY_AGE", 0.0)
         first = threading.Thread(target=lambda: httpx.get(f"{url}/experiments", timeout=30))
         first.start()
         assert reading.wait(10)

@@ -7,7 +7,7 @@ import httpx
 
 from conebandit.service import export as tables
 from conebandit.service.engine.writer import Writer
-from conebandit.service.http import access as shared
+from conebandit.service.http import access, backend
 from conebandit.service.http.app import create_app
 from conebandit.service.http.server import serving
 from conebandit.service.shift import ShiftWatch
@@ -21,13 +21,13 @@ def test_however_many_ask_for_the_shift_decisions_go_on(begun, monkeypatch):
     opened, held = threading.Event(), []
     report = ShiftWatch.report
     monkeypatch.setattr(ShiftWatch, "report", lambda *given: held.append(given) or (opened.wait(30) and report(*given)))
-    monkeypatch.setattr(shared, "KEYS_FOR", 0.0)  # so every request has to read them
+    monkeypatch.setattr(access, "MAX_KEY_AGE", 0.0)  # so every request has to read them
 
     async def crowd(url):
         limits = httpx.Limits(max_connections=None)
         async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
             asked = [asyncio.create_task(client.get("/experiments/checkout/shift")) for _ in range(POOL + 5)]
-            while len(held) < shared.LONG_READS["shift"]:
+            while len(held) < backend.MAX_LONG_READS["shift"]:
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.2)  # time for the others to take whatever they can
             try:

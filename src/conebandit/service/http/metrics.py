@@ -1,18 +1,38 @@
-"""How often and how fast requests are answered, in the text format of Prometheus (version 0.0.4)."""
+"""What ``/metrics`` shows, in the text format of Prometheus (version 0.0.4). To add a metric, add a row to METRICS."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from conebandit.service.engine.writer import Writer
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds, at most
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"
-LATENCIES = {
-    ("POST", "/experiments/{experiment}/decisions"): "conebandit_decision_seconds",
-    ("POST", "/experiments/{experiment}/outcomes"): "conebandit_outcome_seconds",
-}
+# The routes with histograms of their latencies.
+DECISIONS, OUTCOMES = "/experiments/{experiment}/decisions", "/experiments/{experiment}/outcomes"
+
+
+class Sample(NamedTuple):
+    """One value of a metric."""
+
+    value: float
+    labels: Mapping[str, str] = {}
+    suffix: str = ""  # to the name of the metric; the parts of a histogram have one
+
+    def line(self, name: str) -> str:
+        """As text. Ids, methods and routes hold nothing that would have to be escaped.
+
+        Examples
+        --------
+        >>> Sample(3, {"route": "/healthz"}).line("requests_total")
+        'requests_total{route="/healthz"} 3'
+        """
+        labels = ",".join(f'{label}="{text}"' for label, text in self.labels.items())
+        return f"{name}{self.suffix}{{{labels}}} {self.value}" if labels else f"{name}{self.suffix} {self.value}"
 
 
 class Histogram:
@@ -23,7 +43,7 @@ class Histogram:
     >>> histogram = Histogram()
     >>> for seconds in (0.002, 0.004, 20.0):
     ...     histogram.observe(seconds)
-    >>> list(histogram.lines("wait_seconds", experiment="checkout"))[1:4]
+    >>> [sample.line("wait_seconds") for sample in histogram.samples(experiment="checkout")][1:4]
     ['wait_seconds_bucket{experiment="checkout",le="0.0025"} 1',
      'wait_seconds_bucket{experiment="checkout",le="0.005"} 2',
      'wait_seconds_bucket{experiment="checkout",le="0.01"} 2']
@@ -38,61 +58,81 @@ class Histogram:
         self._counts[bisect_left(BUCKETS, seconds)] += 1
         self._sum += seconds
 
-    def lines(self, name: str, **labels: str) -> Iterator[str]:
-        """As text."""
+    def samples(self, **labels: str) -> Iterator[Sample]:
+        """Its buckets, its sum and its count."""
         counts = list(accumulate(self._counts))
         for most, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
-            yield _sample(f"{name}_bucket", {**labels, "le": most}, count)
-        yield _sample(f"{name}_sum", labels, round(self._sum, 6))
-        yield _sample(f"{name}_count", labels, counts[-1])
+            yield Sample(count, {**labels, "le": most}, "_bucket")
+        yield Sample(round(self._sum, 6), labels, "_sum")
+        yield Sample(counts[-1], labels, "_count")
 
 
-class Metrics:
+class RequestCounts:
     """What is counted of requests. Memory does not grow with them: unknown routes and experiments have no rows.
 
     Examples
     --------
-    >>> metrics = Metrics()
-    >>> metrics.answered("POST", "/experiments/{experiment}/decisions", 200, 0.004, "checkout")
-    >>> 'conebandit_decision_seconds_count{experiment="checkout"} 1' in metrics.text({})
-    True
+    >>> counts = RequestCounts()
+    >>> counts.answered("POST", "/experiments/{experiment}/decisions", 200, 0.004, "checkout")
+    >>> [sample.value for sample in counts.latencies("/experiments/{experiment}/decisions")][-2:]
+    [0.004, 1]
     """
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._latencies: defaultdict[tuple[str, str], Histogram] = defaultdict(Histogram)  # by metric and experiment
+        self._latencies: dict[str, defaultdict[str, Histogram]] = {  # by route and experiment
+            route: defaultdict(Histogram) for route in (DECISIONS, OUTCOMES)
+        }
 
     def answered(self, method: str, route: str, status: int, seconds: float, experiment: str | None) -> None:
         """A request was answered."""
         self._requests[method, route, status] += 1
         self._seconds[method, route] += seconds
-        name = LATENCIES.get((method, route))
-        if name is not None and status == 200 and experiment is not None:  # others need not be experiments at all
-            self._latencies[name, experiment].observe(seconds)
+        if route in self._latencies and status == 200 and experiment is not None:  # others need not be experiments
+            self._latencies[route][experiment].observe(seconds)
 
-    def text(self, numbers: Mapping[tuple[str, str], int]) -> str:
-        """Everything, beside other numbers by name and type."""
-        lines: list[str] = []
-        for (name, kind), value in numbers.items():
-            lines += [f"# TYPE {name} {kind}", _sample(name, {}, value)]
-        lines.append("# TYPE conebandit_requests_total counter")
+    def requests(self) -> Iterator[Sample]:
+        """How many requests, by method, route and status."""
         for (method, route, status), count in sorted(self._requests.items()):
-            labels = {"method": method, "route": route, "status": str(status)}
-            lines.append(_sample("conebandit_requests_total", labels, count))
-        lines.append("# TYPE conebandit_request_seconds_total counter")
+            yield Sample(count, {"method": method, "route": route, "status": str(status)})
+
+    def seconds(self) -> Iterator[Sample]:
+        """How long they took together, by method and route."""
         for (method, route), seconds in sorted(self._seconds.items()):
-            labels = {"method": method, "route": route}
-            lines.append(_sample("conebandit_request_seconds_total", labels, round(seconds, 6)))
-        for name in LATENCIES.values():
-            lines.append(f"# TYPE {name} histogram")
-            for (of, experiment), histogram in sorted(self._latencies.items(), key=lambda item: item[0]):
-                if of == name:
-                    lines += histogram.lines(name, experiment=experiment)
-        return "\n".join(lines) + "\n"
+            yield Sample(round(seconds, 6), {"method": method, "route": route})
+
+    def latencies(self, route: str) -> Iterator[Sample]:
+        """How long the answers of a route took that had status 200, by experiment."""
+        for experiment, histogram in sorted(self._latencies[route].items(), key=lambda item: item[0]):
+            yield from histogram.samples(experiment=experiment)
 
 
-def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
-    """One line; ids, methods and routes hold nothing that would have to be escaped."""
-    inside = ",".join(f'{label}="{text}"' for label, text in labels.items())
-    return f"{name}{{{inside}}} {value}" if inside else f"{name} {value}"
+class Metric(NamedTuple):
+    """A metric of ``/metrics``, and where its values come from."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    samples: Callable[[Writer, RequestCounts], Iterable[Sample]]
+
+
+# Every metric, in the order in which they are shown; docs/service.md explains them.
+METRICS = (
+    Metric("conebandit_events_total", "counter", lambda writer, _: [Sample(writer.events_written)]),
+    Metric("conebandit_commits_total", "counter", lambda writer, _: [Sample(writer.turns)]),
+    Metric("conebandit_waiting_requests", "gauge", lambda writer, _: [Sample(writer.waiting)]),
+    Metric("conebandit_running_revisions", "gauge", lambda writer, _: [Sample(writer.revising)]),
+    Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
+    Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
+    Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
+    Metric("conebandit_outcome_seconds", "histogram", lambda _, counts: counts.latencies(OUTCOMES)),
+)
+
+
+def metrics_text(writer: Writer, counts: RequestCounts) -> str:
+    """All metrics of this process, as Prometheus reads them."""
+    lines = []
+    for metric in METRICS:
+        lines.append(f"# TYPE {metric.name} {metric.kind}")
+        lines += [sample.line(metric.name) for sample in metric.samples(writer, counts)]
+    return "\n".join(lines) + "\n"

@@ -55,11 +55,11 @@ def serve(
 def _prepare_patiently(
     where: str, host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
 ) -> tuple[uvicorn.Server, socket.socket]:
-    """Databases are started again, too, and often together with what needs them: try for a while."""
+    """Prepare, and try again for a while: a database is often restarted together with what needs it."""
     until, told = time.monotonic() + PATIENCE, ""
     while True:
         try:
-            return _prepare(where, host, port, allow_hosts, tidy_up=_leave_alone, say=say)
+            return _prepare(where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say)
         except UnavailableError as error:
             if time.monotonic() >= until:
                 raise
@@ -93,8 +93,8 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
             thread.join()
 
 
-def _leave_alone() -> None:
-    """What is in memory now will stay; looking through it for garbage, again and again, stops everything for 0.1 s."""
+def _freeze_memory() -> None:
+    """What is in memory now will stay; searching it for garbage, again and again, would stop everything for 0.1 s."""
     gc.collect()
     gc.freeze()
 
@@ -108,6 +108,7 @@ def _prepare(
     tidy_up: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[uvicorn.Server, socket.socket]:
+    """Open the store, read the logs, and only then listen: whoever is let in is answered at once."""
     store = open_store(where)
     with store.read() as session:
         if not is_loopback(host) and not session.api_keys():
@@ -115,12 +116,12 @@ def _prepare(
                 f"will not listen on {host}, which others can reach, without API keys. Make one first: "
                 "conebandit key create NAME --scope admin"
             )
-        experiments = len(session.experiments())
+        n_experiments = len(session.experiments())
     listener = _bind(host, port)
     writer = Writer(store, tidy_up=tidy_up)
     try:
-        if experiments:
-            say(f"Reading the logs of {experiments} experiment{'s' if experiments > 1 else ''} ...")
+        if n_experiments:
+            say(f"Reading the logs of {n_experiments} experiment{'s' if n_experiments > 1 else ''} ...")
             writer.warm_up()
             with store.read() as session:  # a store that went away meanwhile says so here
                 session.experiments()
@@ -130,9 +131,8 @@ def _prepare(
         listener.close()
         raise
     say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
-    app = create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host))
     config = uvicorn.Config(
-        app,
+        create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host)),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -164,7 +164,7 @@ def _bind(host: str, port: int) -> socket.socket:
             listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise _named(error, host, port) from None
+        raise _with_address(error, host, port) from None
     return listener
 
 
@@ -174,10 +174,10 @@ def _listen(listener: socket.socket, host: str) -> None:
     try:
         listener.listen(BACKLOG)
     except OSError as error:
-        raise _named(error, host, listener.getsockname()[1]) from None
+        raise _with_address(error, host, listener.getsockname()[1]) from None
 
 
-def _named(error: OSError, host: str, port: int) -> OSError:
+def _with_address(error: OSError, host: str, port: int) -> OSError:
     """The same error, with the address."""
     return OSError(error.errno, f"{error.strerror} ({host}, port {port})")
 

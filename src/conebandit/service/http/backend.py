@@ -1,0 +1,60 @@
+"""What the routes call: the writer for its turns, threads for what only reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from conebandit.service.engine.turn import Turn
+from conebandit.service.engine.writer import Writer
+from conebandit.service.shift import ShiftWatch
+from conebandit.service.stores.base import Store
+
+LongRead = Literal["shift", "export", "events"]
+# How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that short reads
+# find one: every request may have to read the API keys.
+MAX_LONG_READS: dict[LongRead, int] = {"shift": 4, "export": 8, "events": 4}
+
+T = TypeVar("T")
+
+
+class Backend:
+    """The engine as the routes see it: nothing here blocks the event loop.
+
+    Parameters
+    ----------
+    writer
+        Takes the turns; its store is read beside them.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.store: Store = writer.store
+        self.shift = ShiftWatch(writer.store)
+        self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}
+
+    async def in_turn(self, experiment: str, work: Callable[[Turn], T]) -> T:
+        """Have the writer do something, and wait for its commit."""
+        answer: T = await asyncio.wrap_future(self.writer.submit(experiment, work))
+        return answer
+
+    async def in_thread(self, work: Callable[..., T], *args: Any) -> T:
+        """Do something short beside the writer."""
+        return await run_in_threadpool(work, *args)
+
+    async def read_long(self, kind: LongRead, work: Callable[..., T], *args: Any) -> T:
+        """Read something that may take a while."""
+        async with self._long_reads[kind]:
+            return await run_in_threadpool(work, *args)
+
+    async def experiments(self) -> list[str]:
+        """Ids of all experiments."""
+        return await self.in_thread(_experiments, self.store)
+
+
+def _experiments(store: Store) -> list[str]:
+    with store.read() as session:
+        return session.experiments()

@@ -1,0 +1,61 @@
+"""Every refusal is ``{"error": "..."}``; nothing of our insides is shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from conebandit.experiment.errors import RefusalError
+from conebandit.service.errors import UnavailableError
+from conebandit.service.http.forms import MANY, ONE
+
+FAULT = "the service is at fault; its log says more."
+UNAVAILABLE = "the store did not take it; try again with the same ids."
+MAX_REPORTED = 5  # of what is wrong with the form of a request
+
+log = logging.getLogger("conebandit.service")
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Have the application answer expected errors. Unexpected ones are answered in ``limits``, around everything."""
+
+    @app.exception_handler(RefusalError)
+    async def refused(_: Request, error: RefusalError) -> Response:
+        if isinstance(error, UnavailableError):
+            log.warning("%s", error)
+            return error_reply(UNAVAILABLE, 503, {"retry-after": "1"})
+        if error.status >= 500:
+            log.error("%s", error)
+            return error_reply(FAULT, error.status)
+        return error_reply(str(error), error.status)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> Response:
+        found = [f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()]
+        return error_reply("; ".join(found[:MAX_REPORTED]), 422)
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> Response:
+        return error_reply(error.detail, error.status_code, error.headers)
+
+
+def error_reply(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    """The form that every refusal has.
+
+    Examples
+    --------
+    >>> error_reply("the store is closed.", 503).body
+    b'{"error":"the store is closed."}'
+    """
+    return JSONResponse({"error": text}, status, headers=headers)
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    """Where in a request something is wrong, such as ``body.values.revenue``."""
+    form = loc[:1] == ("body",) and loc[1:2] in ((ONE,), (MANY,))
+    return ".".join(ascii(p)[1:-1] if isinstance(p, str) else str(p) for p in (*loc[:1], *loc[1 + form :]))

@@ -1,0 +1,96 @@
+"""What requests look like: bodies, path and query parameters, with examples for the OpenAPI schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Path, Query
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictInt, StrictStr, Tag
+
+from conebandit.experiment.declaration import ID
+from conebandit.service.engine.turn import MAX_AT_ONCE
+
+ONE, MANY = "(one)", "(many)"  # forms of a body; never names of its entries
+
+DECLARATION_EXAMPLE = {
+    "id": "checkout",
+    "arms": ["old", "new"],
+    "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000, "window": "1h"}],
+    "cone": {"tradeoffs": ["one unit of revenue is worth at most 50 of latency"]},
+    "context": [{"name": "age", "low": 18, "high": 98, "out_of_range": "clip"}],
+    "seed": 7,
+}
+
+ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
+ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"age": 34, "device": "phone"}'])]
+# Only JSON is checked here: what a declaration may say is up to `Experiment.from_dict`.
+DeclarationBody = Annotated[dict[str, Any], Body(examples=[DECLARATION_EXAMPLE])]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+# ---- experiments and arms -------------------------------------------------------------------------------------------
+
+
+class ArmChange(_Form):
+    """An arm to add or to retire: one of the two."""
+
+    add: StrictStr | None = None
+    retire: StrictStr | None = None
+
+
+ArmChangeBody = Annotated[ArmChange, Body(examples=[{"add": "bold"}])]
+
+
+class ModeChange(_Form):
+    """The traffic mode from now on."""
+
+    mode: Literal["live", "shadow", "off"] = Field(examples=["shadow"])
+
+
+# ---- decisions and outcomes: one, or a batch ------------------------------------------------------------------------
+
+
+class DecisionRequest(_Form):
+    """One decision to make."""
+
+    id: StrictStr | None = Field(
+        None, description="Yours, unique; the same id always gets the same answer.", examples=["visit-1"]
+    )
+    context: dict[str, StrictInt | StrictFloat | StrictStr | None] = Field(
+        {}, examples=[{"age": 34, "device": "phone"}]
+    )
+
+
+class DecisionRequests(_Form):
+    """Several decisions to make; all or none."""
+
+    decisions: list[DecisionRequest] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+class Outcome(_Form):
+    """What became of a decision; any metrics, at any time."""
+
+    id: StrictStr = Field(examples=["visit-1"])
+    values: dict[str, StrictInt | StrictFloat] = Field(min_length=1, examples=[{"revenue": 12.5}])
+
+
+class Outcomes(_Form):
+    """What became of several decisions; all or none."""
+
+    outcomes: list[Outcome] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+def _one_or_many(batch: str) -> Discriminator:
+    """Which of two forms a body has: a batch, if it has that entry. So only the errors of that form are reported."""
+    return Discriminator(lambda body: MANY if isinstance(body, dict) and batch in body else ONE)
+
+
+DecisionsBody = Annotated[
+    Annotated[DecisionRequest, Tag(ONE)] | Annotated[DecisionRequests, Tag(MANY)], _one_or_many("decisions"), Body()
+]
+OutcomesBody = Annotated[
+    Annotated[Outcome, Tag(ONE)] | Annotated[Outcomes, Tag(MANY)], _one_or_many("outcomes"), Body()
+]

@@ -1,0 +1,53 @@
+"""Experiments, their arms and their mode: what an ``admin`` may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.policy import make_policy
+from conebandit.service.engine.turn import Turn
+from conebandit.service.http.access import Doorkeeper, guarded
+from conebandit.service.http.backend import Backend
+from conebandit.service.http.forms import ArmChangeBody, DeclarationBody, ExperimentId, ModeChange
+
+
+def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
+    """Let the application begin experiments and change them."""
+    admin = guarded(door, "admin")
+
+    @admin.post("/experiments", status_code=201)
+    async def create(declaration: DeclarationBody) -> dict[str, Any]:
+        """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
+        experiment = await backend.in_thread(_checked, declaration)
+        return await backend.in_turn(experiment.id, lambda turn: turn.create(experiment))
+
+    @admin.post("/experiments/{experiment}/arms")
+    async def change_arms(experiment: ExperimentId, change: ArmChangeBody) -> dict[str, Any]:
+        """Add or retire an arm. A retired arm is never served again; its data stay."""
+        if (change.add is None) == (change.retire is None):
+            raise InvalidError("give either 'add' or 'retire', with the name of an arm.")
+
+        def work(turn: Turn) -> dict[str, Any]:
+            if change.add is not None:
+                return turn.add_arm(experiment, change.add)
+            return turn.retire_arm(experiment, change.retire)
+
+        return await backend.in_turn(experiment, work)
+
+    @admin.post("/experiments/{experiment}/mode")
+    async def change_mode(experiment: ExperimentId, change: ModeChange) -> dict[str, Any]:
+        """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
+        return await backend.in_turn(experiment, lambda turn: turn.set_mode(experiment, change.mode))
+
+    app.include_router(admin)
+
+
+def _checked(declaration: dict[str, Any]) -> Experiment:
+    """What is declared. The slow checks are made here, in a thread, so that no decision waits for them."""
+    experiment = Experiment.from_dict(declaration)
+    make_policy(experiment, len(experiment.arms))
+    return experiment
