@@ -1,5 +1,6 @@
 """Starting on a log that is there already: it is read before anybody asks, and without keeping anybody waiting."""
 
+import asyncio
 import socket
 import sqlite3
 import time
@@ -284,9 +285,13 @@ def test_a_start_waits_for_a_store_that_is_not_there_yet(tmp_path, declaration, 
             raise UnavailableError(f"the database is {reason}")
         return open_store(where)
 
+    async def run_once(app):
+        async with app.router.lifespan_context(app):
+            pass
+
     monkeypatch.setattr(server, "open_store", opening)
     monkeypatch.setattr(server, "PAUSE", 0.01)
-    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: None)
+    monkeypatch.setattr(server.uvicorn.Server, "run", lambda self, sockets: asyncio.run(run_once(self.config.app)))
     server.serve(address, port=0, say=said.append)
     again = "Trying again for 30 seconds ..."
     assert said[:2] == [f"the database is away. {again}", f"the database is starting up. {again}"]
