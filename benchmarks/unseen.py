@@ -23,7 +23,7 @@ from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Bernoulli, Bounded, Correlated, Gaussian, Noise
 from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
-from conebandit.studies.leaderboard import comparisons, standings, summary
+from conebandit.studies.standings import comparisons, standings, summary
 from conebandit.studies.suite import Task
 from conebandit.validate.arrays import FloatArray
 from report import Report

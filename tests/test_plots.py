@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conebandit import Cone, pareto_mask, plots
+from conebandit.plots.cones import fan_of
 
 POINTS = np.array([[0.2, 0.3], [0.5, 0.9], [0.9, 0.4]])
 
@@ -23,7 +24,7 @@ def test_front_and_dominated_points_are_drawn_apart():
 @pytest.mark.parametrize("degrees", [10, 90, 150, 180])
 def test_the_shaded_fan_is_the_cone(degrees):
     cone = Cone.wedge(degrees)
-    fan = plots._fan(cone)
+    fan = fan_of(cone)
     assert cone.contains(fan).all()
     turned = np.arctan2(fan[1:, 1], fan[1:, 0])
     assert np.degrees(np.ptp(turned)) == pytest.approx(degrees)

@@ -127,8 +127,9 @@ def test_series_are_what_their_definitions_say(cone, rng):
     ("change", "says"),
     [
         ({"horizon": 0}, "horizon must be a positive integer"),
+        ({"horizon": True}, "horizon must be a positive integer"),
         ({"horizon": 10.5}, "horizon must be a positive integer"),
-        ({"seed": -1}, "seed must be a non-negative integer"),
+        ({"seed": -1}, "seed must be an integer, at least 0"),
         ({"policy": cb.RandomArm(5, cb.Cone.orthant(2), 1)}, "policy has n_arms = 5, but the environment has 4"),
         ({"policy": cb.RandomArm(4, cb.Cone.orthant(2), 2)}, "policy has context_dim = 2"),
         ({"policy": cb.RandomArm(4, cb.Cone.orthant(3), 1)}, "policy has n_objectives = 3"),
@@ -161,6 +162,7 @@ def test_rewards_that_no_policy_takes_are_refused():
         (7, (0,), r"answer decide .* got \(7,\)"),
         (0.5, (0,), r"answer decide .* got \(0.5,\)"),
         (0, (), r"answer front .* got \(\)"),
+        (True, (0,), r"answer decide .* got \(True,\)"),
         (0, (0, 3), r"answer front .* got \(0, 3\)"),
     ],
 )

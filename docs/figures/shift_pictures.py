@@ -11,10 +11,12 @@ import numpy as np
 
 import conebandit as cb
 from conebandit import plots
+from conebandit.diagnose.page import estimates
 from conebandit.diagnose.report import shift_report
+from conebandit.diagnose.smoothness import PowerLaw
 from conebandit.diagnose.tables import read_pair
 from conebandit.environments import shift
-from conebandit.reproduce.theory import caption, panels
+from conebandit.reproduce.theory import caption, draw, panels
 from conebandit.validate.arrays import FloatArray
 
 HERE = Path(__file__).parent
@@ -27,7 +29,7 @@ def main() -> None:
     two_sites()
     monitor()
     exponents()
-    plots.save(plots.theory_figure(panels(runs=10), caption("sound", 10)), HERE / "shift-theory")
+    draw(panels(runs=10), caption("sound", 10), HERE / "shift-theory")
 
 
 def dissimilarity() -> None:
@@ -37,7 +39,7 @@ def dissimilarity() -> None:
         P, Q = shift.power_law(nu), shift.uniform()
         rng = np.random.default_rng(nu)
         found = cb.rho_curve(P.sample(rng, ROWS), Q.sample(rng, ROWS), 2.0 ** -np.arange(2.0, 8.0), bounds=[[0, 1]])
-        curves[f"$(\\nu + 1) x^\\nu$ to uniform, $\\nu$ = {nu}"] = (cb.rho_curve(P, Q), found)
+        curves[f"$(\\nu + 1) x^\\nu$ to uniform, $\\nu$ = {nu}"] = (estimates(cb.rho_curve(P, Q)), estimates(found))
     plots.save(plots.rho_curves_figure(curves), HERE / "shift-rho")
 
 
@@ -47,8 +49,10 @@ def two_sites() -> None:
     report = shift_report(
         read_pair(data / "randhie-site-2.csv", data / "randhie-site-6.csv", ["income", "education", "age"])
     )
-    plots.save(plots.overlap_figure(report.pair, *(m.column for m in report.moved[:2])), HERE / "shift-overlap")
-    plots.save(plots.rho_figure(report.curve, report.within, report.h), HERE / "shift-sites")
+    names = [m.column for m in report.moved[:2]]
+    plots.save(plots.overlap_figure(*report.pair.only(names), names), HERE / "shift-overlap")
+    curves = {"source to target": estimates(report.curve), "target to itself": estimates(report.within)}
+    plots.save(plots.rho_figure(curves, h=report.h), HERE / "shift-sites")
 
 
 def monitor() -> None:
@@ -74,13 +78,18 @@ def evidence(contexts: FloatArray) -> FloatArray:
     return values
 
 
+def fitted(law: PowerLaw) -> plots.PowerCurve:
+    """A power law as ``plots`` takes it."""
+    return plots.PowerCurve(law.scale, law.value, law.constant, law.exponent)
+
+
 def exponents() -> None:
     """Smoothness and margin of two environments."""
     worlds = {"paper": cb.environments.paper(n_arms=5), "smooth, d = 2": cb.environments.smooth(seed=1)}
-    smooth = {name: cb.smoothness(world) for name, world in worlds.items()}
+    smooth = {name: fitted(cb.smoothness(world)) for name, world in worlds.items()}
     figure = plots.power_law_figure(smooth, xlabel="distance of two contexts", ylabel="largest change of a mean")
     plots.save(figure, HERE / "shift-smoothness")
-    margins = {name: cb.margin(world) for name, world in worlds.items()}
+    margins = {name: fitted(cb.margin(world)) for name, world in worlds.items()}
     figure = plots.power_law_figure(margins, xlabel="smallest positive gap", ylabel="share of contexts below it")
     plots.save(figure, HERE / "shift-margin")
 

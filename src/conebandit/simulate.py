@@ -6,18 +6,17 @@ import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from rich.progress import Progress
 
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
+from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES, regret_series
-from conebandit.validate.arguments import MAX_REWARD
+from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer
 from conebandit.validate.arrays import FloatArray
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
@@ -74,9 +73,8 @@ class Run:
 
     def average(self, name: str, *, after: int = 0) -> float:
         """Mean of a series over the rounds after the first ``after``."""
-        if not 0 <= after < self.horizon:
-            raise ValueError(f"after must leave rounds to average, 0 <= after < {self.horizon}; got {after!r}.")
-        return float(self._series(name)[after:].mean())
+        first = as_integer(after, "after", least=0, most=self.horizon - 1, hint="so that rounds are left to average")
+        return float(self._series(name)[first:].mean())
 
     def cumulative(self, name: str, *, after: int = 0) -> FloatArray:
         """Running sum of a series, shape (T - after,)."""
@@ -140,7 +138,7 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
 
 
 def _refuse_extreme(outcomes: FloatArray) -> None:
-    """What no policy takes, compiled loops do not look for: so it is refused here. Nan is allowed."""
+    """Refuse rewards that no policy accepts: compiled loops do not check them. Nan is allowed."""
     extreme = np.abs(outcomes) > MAX_REWARD
     if extreme.any():
         value = outcomes[extreme][0]
@@ -184,12 +182,16 @@ def step_by_step(
 
 
 def _check_arms(policy: Policy, method: str, arms: Sequence[int], n_arms: int) -> None:
-    """A ``ValueError`` if a stranger's policy answers with no arm, or with one that there is not."""
-    if len(arms) == 0 or not all(isinstance(k, Integral) and 0 <= k < n_arms for k in arms):
-        raise ValueError(
-            f"policy {type(policy).__name__} must answer {method} with arms from 0 to {n_arms - 1}, at least one; "
-            f"got {tuple(arms)}. check_policy says what else is wrong with it."
-        )
+    """A ``ValueError`` if somebody's own policy answers with no arm, or with one that does not exist."""
+    try:
+        if [as_arm(k, n_arms) for k in arms]:
+            return
+    except ValueError:
+        pass
+    raise ValueError(
+        f"policy {type(policy).__name__} must answer {method} with arms from 0 to {n_arms - 1}, at least one; "
+        f"got {tuple(arms)}. check_policy says what else is wrong with it."
+    )
 
 
 def simulate_many(
@@ -199,7 +201,7 @@ def simulate_many(
     seeds: Iterable[int],
     *,
     n_jobs: int = 1,
-    progress: bool = True,
+    progress: Progress = True,
 ) -> list[Run]:
     """One run for each seed, in several processes if wanted; the result does not depend on how many.
 
@@ -212,7 +214,7 @@ def simulate_many(
     n_jobs
         Number of processes; -1 for one on each core.
     progress
-        Whether to show a progress bar.
+        Whether to show a progress bar; or a function, called with a few words after each run.
 
     Examples
     --------
@@ -231,19 +233,16 @@ def simulate_many(
         delayed(simulate)(policy, environment, horizon, seed) for seed in wanted
     )
     runs = []
-    with Progress(disable=not progress, transient=True) as bar:
-        task = bar.add_task("Simulating", total=len(wanted))
+    with steps(progress, "simulating", len(wanted)) as step:
         for run in jobs:
             runs.append(run)
-            bar.advance(task)
+            step(f"seed {run.seed}")
     return runs
 
 
 def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0) -> int:
-    if not isinstance(horizon, Integral) or isinstance(horizon, bool) or horizon < 1:
-        raise ValueError(f"horizon must be a positive integer, the number of rounds; got {horizon!r}.")
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
-        raise ValueError(f"seed must be a non-negative integer; got {seed!r}.")
+    rounds = as_count(horizon, "horizon")
+    as_integer(seed, "seed", least=0)
     for name in ("n_arms", "n_objectives", "context_dim"):
         for role, thing in (("policy", policy), ("environment", environment)):
             if not hasattr(thing, name):
@@ -251,4 +250,4 @@ def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0
         mine, theirs = getattr(policy, name), getattr(environment, name)
         if mine != theirs:
             raise ValueError(f"policy has {name} = {mine}, but the environment has {theirs}; they must agree.")
-    return int(horizon)
+    return rounds

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import conebandit as cb
-from conebandit.diagnose import monitor as module
+from conebandit.diagnose.snapshot import filled_radius
 from conebandit.kernels import monitor as kernels
 from conebandit.validate import storage
 from conebandit.validate.storage import PolicyFileError
@@ -93,7 +93,7 @@ class PlainBets:
 
     def odds(self, low, high, stake, bound):
         for side, k, money in zip(kernels.SIDES, kernels.POWERS, stake, strict=False):
-            if bound and k < 1 and self.limit / money < kernels.LONG_SHOT:
+            if bound and k < 1 and self.limit / money < kernels.MAX_ODDS:
                 self.cut_offs += 1
                 yield cut_off(side, k, low, high, self.limit / money)
             else:
@@ -369,7 +369,7 @@ def test_a_snapshot_says_where_recent_contexts_are(rng):
 
 def test_the_default_radius_has_few_empty_balls(rng):
     for rows in (rng.random((500, 1)), rng.random((500, 4))):
-        h = module.filled_radius(rows)
+        h = filled_radius(rows)
         assert cb.rho(rows, rows, h).empty <= 0.05
         assert cb.rho(rows, rows, h / 2).empty > 0.05 or h == 2**-10
 
@@ -430,7 +430,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
     ("options", "message"),
     [
         ({"context_dim": 0}, "context_dim"),
-        ({"context_dim": 1, "alpha": 0}, "alpha must be a number between 0 and 1"),
+        ({"context_dim": 1, "alpha": 0}, "alpha must be a number, above 0 and below 1"),
         ({"context_dim": 1, "reference": 500}, "one less than a power of two"),
         ({"context_dim": 1, "reference": 7}, "at least 15"),
         ({"context_dim": 1, "window": 0}, "window"),

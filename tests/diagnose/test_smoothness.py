@@ -90,7 +90,8 @@ def test_wrong_logs():
 
 def test_the_picture_shows_the_points():
     law = cb.margin(cb.environments.paper(n_arms=5))
-    figure = plots.power_law_figure({"paper": law}, xlabel="gap", ylabel="share")
+    curve = plots.PowerCurve(law.scale, law.value, law.constant, law.exponent)
+    figure = plots.power_law_figure({"paper": curve}, xlabel="gap", ylabel="share")
     points, line = figure.axes[0].lines
     np.testing.assert_array_equal(points.get_xydata(), np.column_stack([law.scale, law.value]))
     assert (line.get_ydata() >= 0.999999 * law.value).all()

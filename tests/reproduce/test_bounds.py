@@ -15,7 +15,9 @@ from conebandit.reproduce.bounds import (
 )
 
 # K log(K M / delta) = 4 ln(4 * 3 / 0.06) = 4 ln 200
-PROBLEM = Problem(n_arms=4, n_objectives=3, horizon=1000, change_point=200, dim=2, alpha=0.5, beta=0.8, delta=0.06)
+PROBLEM = Problem(
+    n_arms=4, n_objectives=3, horizon=1000, change_point=200, context_dim=2, alpha=0.5, beta=0.8, delta=0.06
+)
 COST = 4 * math.log(200)
 
 
@@ -59,10 +61,12 @@ def test_delta_is_one_over_the_horizon_by_default():
     [
         ({"n_arms": 0}, "n_arms must be a positive integer"),
         ({"horizon": 2.5}, "horizon must be a positive integer"),
-        ({"change_point": 1000}, "0 <= change_point < 1000"),
+        ({"change_point": 1000}, "change_point must be an integer, at least 0 and at most 999"),
+        ({"n_arms": True}, "n_arms must be a positive integer"),
+        ({"change_point": False}, "change_point must be an integer"),
         ({"alpha": 0}, "alpha must be a positive number"),
         ({"beta": np.inf}, "beta must be a positive number"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1"),
+        ({"delta": 1.0}, "delta must be a number, above 0 and below 1"),
     ],
 )
 def test_wrong_problems(options, message):
@@ -72,5 +76,5 @@ def test_wrong_problems(options, message):
 
 
 def test_wrong_samples():
-    with pytest.raises(ValueError, match="samples must be positive"):
+    with pytest.raises(ValueError, match="samples must be a positive number"):
         rate_from_first_principles(PROBLEM, 0)

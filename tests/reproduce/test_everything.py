@@ -12,7 +12,7 @@ from conebandit import plots
 from conebandit.cli import app
 from conebandit.regret import SERIES
 from conebandit.reproduce import study
-from conebandit.reproduce.everything import n_steps, reproduce_all, study_sections
+from conebandit.reproduce.everything import reproduce_all, study_sections
 from conebandit.reproduce.study import POINTS, POLICIES, QUICK, Result, Setting, run_study
 
 
@@ -83,26 +83,26 @@ def test_a_second_run_reuses_finished_results(folder, monkeypatch):
     real = study._run_cell
     monkeypatch.setattr(study, "_run_cell", lambda setting, cell: ran.append(cell) or real(setting, cell))
     steps = []
-    reproduce_all(folder, quick=True, n_jobs=1, step=steps.append)
+    reproduce_all(folder, quick=True, n_jobs=1, progress=steps.append)
     assert ran == [(2, 1.0, 100, "sound")]  # the warm-up alone
-    assert len(steps) == n_steps(True)
+    assert len(steps) == 5 + len(list(QUICK.cells()))
     assert (folder / "index.html").read_text() == page
 
 
 def test_a_result_that_was_cut_short_is_run_again(tmp_path):
     setting = Setting(arms=(3,), nus=(1.0,), change_points=(50,), horizon=400, runs=1)
-    first = run_study(setting, tmp_path, n_jobs=1, tick=lambda: None)
+    first = run_study(setting, tmp_path, n_jobs=1)
     path = sorted(tmp_path.glob("*.npy"))[0]
     path.write_bytes(path.read_bytes()[:100])
-    again = run_study(setting, tmp_path, n_jobs=1, tick=lambda: None)
+    again = run_study(setting, tmp_path, n_jobs=1)
     for cell in setting.cells():
         np.testing.assert_array_equal(first.curves[cell], again.curves[cell])
 
 
 def test_the_number_of_processes_does_not_matter(tmp_path):
     setting = Setting(arms=(3,), nus=(1.0,), change_points=(50,), horizon=400, runs=2)
-    one = run_study(setting, tmp_path / "1", n_jobs=1, tick=lambda: None)
-    two = run_study(setting, tmp_path / "2", n_jobs=2, tick=lambda: None)
+    one = run_study(setting, tmp_path / "1", n_jobs=1)
+    two = run_study(setting, tmp_path / "2", n_jobs=2)
     for cell in setting.cells():
         np.testing.assert_array_equal(one.curves[cell], two.curves[cell])
 
@@ -114,14 +114,14 @@ def test_verdicts_follow_the_data(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     curves = {}
     for cell in setting.cells():
-        level = {"random arm": 1.0, "paper": 0.3, "sound": 0.9}[cell[3]] - 1e-4 * cell[2]
+        level = {"random arm": 1.0, "paper": 0.3, "sound": 0.9}[cell.policy] - 1e-4 * cell.change_point
         noise = 1 + 0.001 * rng.standard_normal((4, 1, 1))
         ramp = np.linspace(1 / POINTS, 1, POINTS)
-        curves[cell] = level * noise * ramp * (setting.horizon - cell[2]) * np.ones((4, len(SERIES), 1))
+        curves[cell] = level * noise * ramp * (setting.horizon - cell.change_point) * np.ones((4, len(SERIES), 1))
     learns, beats = study_sections(Result(setting, curves), tmp_path)
     assert learns.agrees
     assert beats.agrees
-    flat = {c: np.ones_like(v) * (setting.horizon - c[2]) for c, v in curves.items()}
+    flat = {c: np.ones_like(v) * (setting.horizon - c.change_point) for c, v in curves.items()}
     learns, beats = study_sections(Result(setting, flat), tmp_path)
     assert not learns.agrees
     assert not beats.agrees

@@ -5,6 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 import conebandit as cb
+from conebandit import plots
 from conebandit.cli import app
 from conebandit.reproduce import theory
 
@@ -12,8 +13,8 @@ from conebandit.reproduce import theory
 @pytest.fixture(scope="module")
 def panels():
     steps = []
-    found = theory.panels(longest=1600, runs=2, step=steps.append)
-    assert len(steps) == theory.POINTS
+    found = theory.panels(longest=1600, runs=2, progress=steps.append)
+    assert len(steps) == 20
     return found
 
 
@@ -39,6 +40,25 @@ def test_curves_are_scaled_and_keep_their_slopes(panels):
 
 def test_the_axis_of_dissimilarity(panels):
     assert panels[3].x == pytest.approx([8.386, 10.52, 19.2, 132.1, 1371], rel=1e-3)
+
+
+def test_the_picture_shows_the_panels(monkeypatch, tmp_path):
+    x = np.array([1.0, 2.0, 4.0])
+    panel = theory.Panel(
+        "T", x, np.array([[1.0, 3.0], [2.0, 6.0], [4.0, 12.0]]), x, x**2, ((1.0, 0.0), (-1e-9, 0.0), (2.0, 0.0))
+    )
+    drawn = []
+    monkeypatch.setattr(plots, "save", lambda figure, stem: drawn.append(figure))
+    theory.draw([panel] * 4, "Shown: this. Not shown: that.", tmp_path / "theory")
+    (figure,) = drawn
+    np.testing.assert_array_equal(figure.axes[0].lines[0].get_xydata(), np.column_stack([x, 2 * x]))
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == [
+        "measured: slope 1.00 ± 0.00",
+        "Theorem 1 as printed: slope 0.00 ± 0.00",
+        "first principles: slope 2.00 ± 0.00",
+    ]
+    assert "Not shown" in figure.get_supxlabel()
 
 
 def test_the_command(tmp_path):

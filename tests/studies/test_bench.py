@@ -11,6 +11,7 @@ import conebandit as cb
 from conebandit.cli import app
 from conebandit.studies import leaderboard
 from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
+from conebandit.studies.standings import comparisons, mean_ranks, standings, summary
 from conebandit.studies.suite import HORIZON, SUITE
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def test_runs_do_not_depend_on_the_number_of_processes():
     tasks, contenders = chosen(SUITE, "smooth-1", "paper"), chosen(CONTENDERS, "oracle", "binned", DEFAULT)
     finished = []
     settings = {"tasks": tasks, "contenders": contenders, "horizon": 6000, "seeds": (0, 1)}
-    one = run_suite(**settings, n_jobs=1, done=lambda: finished.append(1))
+    one = run_suite(**settings, n_jobs=1, progress=finished.append)
     two = run_suite(**settings, n_jobs=2)
     assert one == two
     assert len(one) == len(finished) == 2 * 3 * 2
@@ -72,31 +73,31 @@ def test_ratios_by_hand():
         row("a", DEFAULT, 0.01, 0.2), row("a", DEFAULT, 0.03, 0.4, seed=1),  # mean 0.02, 0.3: score 0.05
         row("a", "binned", 0.04, 0.5), row("a", "linear", 0.001, 2.0), row("a", "tree-paper", 0.4, 0.3),
     ]  # fmt: skip
-    table = leaderboard.standings(rows)
+    table = standings(rows)
     assert [s.policy for s in table] == [DEFAULT, "binned", "linear", "tree-paper"]
     assert table[0].error["play"] == pytest.approx(0.01)
     assert np.isnan(table[1].error["play"]), "one run says nothing about it"
-    (found,) = leaderboard.comparisons(table)
+    (found,) = comparisons(table)
     assert found.score == pytest.approx(0.05 / 0.09)
     assert found.coverage == pytest.approx(0.3 / 0.5)
     assert found.play == pytest.approx(0.02 / 0.04), "linear's coverage is more than twice the default's"
     assert found.play_to_printed == pytest.approx(0.05)
-    assert leaderboard.summary([found])["score"] == pytest.approx((0.05 / 0.09, 0.05 / 0.09))
-    assert leaderboard.mean_ranks(table) == {DEFAULT: 1.0, "binned": 2.0, "linear": 3.0, "tree-paper": 4.0}
+    assert summary([found])["score"] == pytest.approx((0.05 / 0.09, 0.05 / 0.09))
+    assert mean_ranks(table) == {DEFAULT: 1.0, "binned": 2.0, "linear": 3.0, "tree-paper": 4.0}
 
 
 def test_no_comparable_baseline():
-    table = leaderboard.standings([row("a", DEFAULT, 0.02, 0.1), row("a", "binned", 0.01, 0.5)])
-    (found,) = leaderboard.comparisons(table)
+    table = standings([row("a", DEFAULT, 0.02, 0.1), row("a", "binned", 0.01, 0.5)])
+    (found,) = comparisons(table)
     assert np.isnan(found.play)
-    assert np.isnan(leaderboard.summary([found])["play"][0])
+    assert np.isnan(summary([found])["play"][0])
     assert "none comparable" in "\n".join(leaderboard._comparison_lines([found]))
 
 
 def test_errors_are_shown_where_there_is_room_and_caution_where_it_is_due():
     rows = [row("a", name, play, 0.1, seed) for name, play in ((DEFAULT, 0.02), ("binned", 0.03)) for seed in range(10)]
-    assert leaderboard.caution(leaderboard.standings(rows)) == []
-    assert leaderboard.caution(leaderboard.standings(rows[:3]))[0].startswith("With 3 seeds")
+    assert leaderboard.caution(standings(rows)) == []
+    assert leaderboard.caution(standings(rows[:3]))[0].startswith("With 3 seeds")
     cells = [next(iter(leaderboard.rich_tables(rows, width)[0].columns[2].cells)) for width in (80, 200)]
     assert cells == ["0.0200", "0.0200 ± 0.0000"]
 
@@ -132,7 +133,7 @@ def test_the_page_is_made_from_the_results():
 
 def test_what_the_results_claim_follows_from_their_runs():
     data = json.loads(RESULTS.read_text())
-    again = leaderboard.summary(leaderboard.comparisons(leaderboard.standings(data["runs"])))
+    again = summary(comparisons(standings(data["runs"])))
     for name, (mean, worst) in again.items():
         assert data["summary"][name] == {"geometric mean": pytest.approx(mean), "worst": pytest.approx(worst)}
 

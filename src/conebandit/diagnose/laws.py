@@ -10,7 +10,7 @@ from conebandit.environments.shift import Distribution, Mixture
 from conebandit.validate.arrays import FloatArray
 
 NODES = 16  # of Gauss-Legendre in each panel
-FINEST = 7  # panels are halved at most this often
+MAX_REFINEMENTS = 7  # how often panels are halved at most
 PRECISION = 1e-9  # relative change between two refinements that is small enough
 
 
@@ -27,7 +27,7 @@ def by_quadrature(source: Distribution, target: Distribution, radius: FloatArray
     that no peak of it is overlooked.
     """
     value, error = np.inf, 0.0
-    for refinement in range(FINEST if source.dim == 1 else FINEST - 3):
+    for refinement in range(MAX_REFINEMENTS if source.dim == 1 else MAX_REFINEMENTS - 3):
         axes = [_nodes(source, target, radius, m, refinement) for m in range(source.dim)]
         before = value
         value, total = _integrals(source, target, radius, axes)

@@ -3,77 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from conebandit.diagnose.rho import Rho, rho
+from conebandit.diagnose.snapshot import Alarm, Snapshot
 from conebandit.kernels import monitor as kernels
 from conebandit.validate import storage
-from conebandit.validate.arguments import as_count, as_seed
+from conebandit.validate.arguments import as_count, as_number, as_seed
 from conebandit.validate.arrays import FloatArray, as_floats
 
 _NOT_KEPT = ("logs", "columns", "limit")  # arrays that follow from the options, or are only room to work
-LITTLE = 5  # fewer reference contexts than this in a cell are little support
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """When a shift was seen, in what, and when it probably began.
-
-    Attributes
-    ----------
-    at
-        Number of contexts seen when the alarm was raised.
-    coordinate
-        Which coordinate gave it away; None if several together did so more clearly than any alone.
-    change_point
-        Estimated number of contexts before the change.
-    """
-
-    at: int
-    coordinate: int | None
-    change_point: int
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """How recent contexts differ from those of the reference.
-
-    Attributes
-    ----------
-    contexts
-        How many the monitor has seen.
-    evidence
-        Factor by which the bets against "nothing has changed" have multiplied their stake; an alarm at 1 / alpha.
-    alarm
-        The alarm, if there was one.
-    rho
-        Dissimilarity between the reference (source) and the recent window (target).
-    h
-        Its radius, as a share of the range of each coordinate.
-    cells
-        Shape (C, d), indices of the dyadic cells that hold a context of either window; cells have side 2^-level.
-    before, after
-        Shape (C,), share of the reference and of the recent window in each cell.
-    level
-        Of the cells.
-    little_support
-        Share of the recent window in cells with fewer than five contexts of the reference.
-    """
-
-    contexts: int
-    evidence: float
-    alarm: Alarm | None
-    rho: Rho
-    h: float
-    cells: NDArray[np.int64]
-    before: FloatArray
-    after: FloatArray
-    level: int
-    little_support: float
 
 
 class ShiftMonitor:
@@ -119,9 +60,7 @@ class ShiftMonitor:
         self, context_dim: int, *, alpha: float = 0.01, reference: int = 511, window: int = 512, seed: int = 0
     ) -> None:
         self.context_dim = as_count(context_dim, "context_dim")
-        if not isinstance(alpha, int | float | np.number) or not 0.0 < alpha < 1.0:
-            raise ValueError(f"alpha must be a number between 0 and 1; got {alpha!r}.")
-        self.alpha = float(alpha)
+        self.alpha = as_number(alpha, "alpha", above=0, below=1)
         self.reference = as_count(reference, "reference")
         if self.reference < 15 or (self.reference + 1) & self.reference:
             raise ValueError(
@@ -219,7 +158,7 @@ class ShiftMonitor:
         state.ordered[:] = np.sort(rows[:half], axis=0).T
         values = np.empty((self.reference, self._n_columns))
         for i in range(self.reference):
-            kernels.look(self._room, self._at, rows[i])
+            kernels.fill_columns(self._room, self._at, rows[i])
             values[i] = state.columns
         ties = np.array(
             [
@@ -287,20 +226,15 @@ class ShiftMonitor:
                 f"a snapshot needs contexts after the reference of {self.reference}; got {self.n_contexts}."
             )
         before = self._state.rows[: self.reference].copy()
-        radius = filled_radius(before) if h is None else h
-        depth = max(1, int(np.log2((self.reference + 1) / 16) // self.context_dim)) if level is None else level
-        cells, counts = _cells(before, late, depth)
-        return Snapshot(
+        return Snapshot.compare(
+            before,
+            late,
+            h=h,
+            level=level,
+            seed=int(self.seed),
             contexts=self.n_contexts,
             evidence=self.evidence,
             alarm=self.alarm,
-            rho=rho(before, late, radius, seed=int(self.seed)),
-            h=radius,
-            cells=cells,
-            before=counts[0] / len(before),
-            after=counts[1] / len(late),
-            level=depth,
-            little_support=float(counts[1][counts[0] < LITTLE].sum() / len(late)),
         )
 
     # ---- keeping ------------------------------------------------------------------------------------------------
@@ -348,24 +282,3 @@ def _plant(nodes: FloatArray, values: FloatArray, ties: FloatArray) -> None:
         level[:, kernels.VALUE], level[:, kernels.TIE] = values[middle, axis], ties[middle, axis]
         level[:, kernels.LEFT] = half + 1
         members = np.stack([members[:, :half], members[:, half + 1 :]], axis=1).reshape(2 * len(middle), half)
-
-
-def filled_radius(rows: FloatArray) -> float:
-    """The smallest 2^-k at which at most 5 % of the rows have no other row near; 1/2 if there is none."""
-    radius = 0.5
-    for k in range(2, 11):
-        if rho(rows, rows, 2.0**-k, resamples=2).empty > 0.05:
-            break
-        radius = 2.0**-k
-    return radius
-
-
-def _cells(before: FloatArray, after: FloatArray, level: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Dyadic cells, of the box around both, that hold something; and counts of both in them, shape (2, C)."""
-    both = np.vstack([before, after])
-    low, span = both.min(axis=0), np.ptp(both, axis=0)
-    scaled = (both - low) / np.where(span > 0.0, span, 1.0)
-    index = np.minimum((scaled * 2**level).astype(np.int64), 2**level - 1)
-    cells, where = np.unique(index, axis=0, return_inverse=True)
-    parts = (where.ravel()[: len(before)], where.ravel()[len(before) :])
-    return cells, np.array([np.bincount(part, minlength=len(cells)) for part in parts])

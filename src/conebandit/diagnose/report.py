@@ -1,19 +1,15 @@
-"""What has moved between two samples, in numbers, in words and on a page."""
+"""What has moved between two samples, in numbers and in words."""
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
-from conebandit._version import __version__
-from conebandit.diagnose.monitor import LITTLE
-from conebandit.diagnose.rho import FEW_EMPTY, Rho, RhoCurve, rho, rho_curve
+from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve
+from conebandit.diagnose.snapshot import MIN_SUPPORT
 from conebandit.diagnose.tables import Pair
-from conebandit.pages import page
 from conebandit.validate.arrays import FloatArray
 
 MAX_ROWS = 4000  # of each table that are compared in pairs; a random part of longer ones
@@ -22,65 +18,36 @@ RADII: FloatArray = 2.0 ** -np.arange(1.0, 7.0)
 
 @dataclass(frozen=True)
 class Moved:
-    """One column: how it differs between source and target.
-
-    Attributes
-    ----------
-    column
-        Its name.
-    source_mean, target_mean
-        Means.
-    distance
-        Kolmogorov-Smirnov distance: the largest difference of the shares below a value; 0 same, 1 apart.
-    p_value
-        Of that distance if nothing had moved.
-    cost
-        How many source rows one target row is worth if only this column counted.
-    """
+    """One column: how it differs between source and target."""
 
     column: str
     source_mean: float
     target_mean: float
-    distance: float
-    p_value: float
-    cost: float
+    distance: float  # of Kolmogorov and Smirnov: the largest difference of the shares below a value; 0 same, 1 apart
+    p_value: float  # of that distance if nothing had moved
+    cost: float  # how many source rows one target row is worth if only this column counted
 
 
 @dataclass(frozen=True)
 class ShiftReport:
     """Everything that ``conebandit shift`` says.
 
-    Attributes
-    ----------
-    pair
-        The tables.
-    moved
-        Columns, those that moved most first.
-    curve
-        Dissimilarity of source and target over radii, in all columns together.
-    within
-        That of the target to itself.
-    h
-        The smallest radius of the curve at which at most 5 % of the target rows are without a source row and without
-        another target row near; the largest one if there is none.
-    exchange
-        How many source rows one target row is worth at ``h``: the ratio of both; with interval.
-    little_support
-        Share of target rows with fewer than five source rows within ``h``.
+    ``h`` is the smallest radius of the curve at which at most 5 % of the target rows are without a source row and
+    without another target row near; the largest one if there is none.
     """
 
     pair: Pair
-    moved: tuple[Moved, ...]
-    curve: RhoCurve
-    within: RhoCurve
+    moved: tuple[Moved, ...]  # those that moved most first
+    curve: RhoCurve  # dissimilarity of source and target over radii, in all columns together
+    within: RhoCurve  # that of the target to itself
     h: float
-    exchange: Rho
-    little_support: float
+    exchange: Rho  # how many source rows one target row is worth at h: the ratio of both
+    little_support: float  # share of target rows with fewer than MIN_SUPPORT source rows within h
 
     @property
     def overlaps(self) -> bool:
         """Whether the estimates rest on neighbours, not on the rule for empty balls."""
-        return self.exchange.empty <= FEW_EMPTY
+        return not self.exchange.is_lower_bound
 
     def sentences(self) -> list[str]:
         """The findings in words, the most important first."""
@@ -103,8 +70,8 @@ class ShiftReport:
                 "matter with --columns to see more closely."
             )
         words.append(
-            f"{self.little_support:.1%} of the target rows have fewer than {LITTLE} source rows that near: there the "
-            "source says little."
+            f"{self.little_support:.1%} of the target rows have fewer than {MIN_SUPPORT} source rows that near: there "
+            "the source says little."
         )
         return [*words, *self.pair.notes]
 
@@ -127,7 +94,7 @@ class ShiftReport:
         body = []
         for i, r in enumerate(self.curve.h):
             across, within = self.curve.at(i), self.within.at(i)
-            least = "at least " if across.empty > FEW_EMPTY else ""
+            least = "at least " if across.is_lower_bound else ""
             interval = f"{across.low:.4g} to {across.high:.4g}"
             body.append(
                 [f"1/{1 / r:.0f}", f"{least}{across.value:.4g}", interval, f"{within.value:.4g}", f"{across.empty:.1%}"]
@@ -157,7 +124,7 @@ def shift_report(pair: Pair, *, seed: int = 0) -> ShiftReport:
     x, y = (source - low) / span, (target - low) / span
     box = np.tile([0.0, 1.0], (x.shape[1], 1))
     curve, within = (rho_curve(a, y, RADII, bounds=box, seed=seed) for a in (x, y))
-    filled = np.flatnonzero((curve.empty <= FEW_EMPTY) & (within.empty <= FEW_EMPTY))
+    filled = np.flatnonzero(~curve.is_lower_bound & ~within.is_lower_bound)
     at = int(filled.max()) if len(filled) else 0
     h = float(RADII[at])
     counts = np.concatenate([_near(x, part, h) for part in np.array_split(y, max(1, len(y) // 256))])
@@ -168,7 +135,7 @@ def shift_report(pair: Pair, *, seed: int = 0) -> ShiftReport:
         within=within,
         h=h,
         exchange=_ratio(curve.at(at), within.at(at)),
-        little_support=float((counts < LITTLE).mean()),
+        little_support=float((counts < MIN_SUPPORT).mean()),
     )
 
 
@@ -201,60 +168,3 @@ def _ratio(across: Rho, within: Rho) -> Rho:
     spread = float(np.hypot(across.error / across.value, within.error / within.value))
     width = float(np.exp(1.96 * spread))
     return Rho(value, value * spread, value / width, value * width, across.empty, "samples")
-
-
-def write_page(report: ShiftReport, path: Path, names: tuple[str, str]) -> Path:
-    """The report as one self-contained HTML page.
-
-    Parameters
-    ----------
-    report
-        What to show.
-    path
-        File to write.
-    names
-        Of source and target.
-    """
-    from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
-
-    with tempfile.TemporaryDirectory() as folder:
-        curve = plots.save(plots.rho_figure(report.curve, report.within, report.h), Path(folder) / "rho-over-h")[0]
-        overlap = plots.save(plots.overlap_figure(report.pair, *_axes(report)), Path(folder) / "overlap-map")[0]
-        body = "".join(
-            [
-                *(page.paragraph(sentence) for sentence in report.sentences()),
-                page.paragraph(f"Source: {names[0]}, {len(report.pair.source):,} rows."),
-                page.paragraph(f"Target: {names[1]}, {len(report.pair.target):,} rows."),
-                "<h2>Which columns moved</h2>",
-                page.paragraph(
-                    "Each column alone. KS distance: the largest difference between the shares of source and target "
-                    "below a value; 0 means the same, 1 no overlap. p-value: how likely a distance that large would be "
-                    "if nothing had moved. Last: what a target row is worth within 1/16 of the range, were this the "
-                    "only column."
-                ),
-                page.table(report.rows()),
-                "<h2>Overlap map</h2>",
-                page.paragraph(
-                    "The columns that moved most. Darker: more of the sample. Crosses mark cells that the target "
-                    f"reaches and that hold fewer than {LITTLE} source rows: what is learned there rests on little."
-                ),
-                page.image(overlap),
-                "<h2>Dissimilarity over the radius</h2>",
-                page.paragraph(
-                    "rho is the mean, over target rows, of one divided by the share of source rows within h. The gap "
-                    "between the two curves is what a target row is worth in source rows; shaded: 95 % intervals. "
-                    "Hollow points: more than 5 % of the target rows have no source row that near, so the value is a "
-                    "lower bound."
-                ),
-                page.image(curve),
-                page.table(report.curve_rows()),
-            ]
-        )
-    footer = f"Made by conebandit {__version__}: conebandit shift {names[0]} {names[1]}."
-    path.write_text(page.document(f"From {names[0]} to {names[1]}: what has moved", body, footer), encoding="utf-8")
-    return path
-
-
-def _axes(report: ShiftReport) -> tuple[str, ...]:
-    """The one or two columns that moved most."""
-    return tuple(m.column for m in report.moved[:2])

@@ -12,19 +12,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from conebandit.diagnose import laws
+from conebandit.diagnose.fit import slopes
 from conebandit.diagnose.samples import Neighbours, cell_ratio_estimate
 from conebandit.environments.shift import Distribution
+from conebandit.validate.arguments import as_integer, as_number
 from conebandit.validate.arrays import FloatArray, as_floats
 
 Method = Literal["quadrature", "monte carlo", "samples"]
 
 RADII: FloatArray = 2.0 ** -np.arange(2.0, 9.0)  # of a curve, unless others are wanted
 MAX_CELLS = 2**20
-FEW_EMPTY = 0.05  # a radius with more empty balls than this share says little about the exponent
+MAX_EMPTY = 0.05  # share of empty balls; with more of them an estimate is only a lower bound
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Rho:
 
     def __float__(self) -> float:
         return self.value
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether so many balls are empty that the value is only a lower bound."""
+        return self.empty > MAX_EMPTY
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,11 @@ class RhoCurve:
     method: Method
     replicates: FloatArray = field(repr=False)
 
+    @property
+    def is_lower_bound(self) -> NDArray[np.bool_]:
+        """Shape (H,), where so many balls are empty that the value is only a lower bound."""
+        return self.empty > MAX_EMPTY
+
     def at(self, i: int) -> Rho:
         """One point of the curve."""
         value, error, low, high, empty = (
@@ -138,16 +150,16 @@ class RhoCurve:
         >>> round(fit.gamma, 1)       # max(1, nu)
         3.0
         """
-        used = (self.empty <= FEW_EMPTY) & np.isfinite(self.value)
+        used = ~self.is_lower_bound & np.isfinite(self.value)
         if used.sum() < 2:
             raise ValueError(
-                f"h must hold at least two radii at which no more than {FEW_EMPTY:.0%} of the balls are empty; "
+                f"h must hold at least two radii at which no more than {MAX_EMPTY:.0%} of the balls are empty; "
                 f"at {self.h.tolist()} {np.round(self.empty, 3).tolist()} are. Use larger radii or more rows."
             )
         x = -np.log(self.h[used])
-        gamma = float(_slopes(x, np.log(self.value[used])[None])[0])
+        gamma = float(slopes(x, np.log(self.value[used])[None])[0])
         if len(self.replicates):
-            spread = float(_slopes(x, np.log(self.replicates[:, used])).std(ddof=1))
+            spread = float(slopes(x, np.log(self.replicates[:, used])).std(ddof=1))
             low, high = gamma - 1.96 * spread, gamma + 1.96 * spread
         else:
             order = np.argsort(x)
@@ -155,12 +167,6 @@ class RhoCurve:
             low, high = float(local.min()), float(local.max())
         constant = float((self.h[used] ** gamma * self.value[used]).max())
         return Exponent(gamma, low, high, constant, self.h[used])
-
-
-def _slopes(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Least-squares slopes of rows of y (B, H) against x (H,)."""
-    centred = x - x.mean()
-    return np.asarray(y @ centred / (centred @ centred))
 
 
 def rho(
@@ -216,18 +222,8 @@ def rho(
     >>> estimate.low < 19.2 < estimate.high
     True
     """
-    curve = rho_curve(
-        source,
-        target,
-        [h],
-        method=method,
-        bounds=bounds,
-        draws=draws,
-        resamples=resamples,
-        confidence=confidence,
-        seed=seed,
-    )
-    return curve.at(0)
+    sampling = {"draws": draws, "resamples": resamples, "seed": seed}
+    return rho_curve(source, target, [h], method=method, bounds=bounds, confidence=confidence, **sampling).at(0)
 
 
 def rho_curve(
@@ -253,24 +249,21 @@ def rho_curve(
     array([  132., 34439.])
     """
     radii = _check_radii(RADII if h is None else h)
-    if not 0.0 < confidence < 1.0:
-        raise ValueError(f"confidence must lie between 0 and 1; got {confidence!r}.")
+    as_number(confidence, "confidence", above=0, below=1)
     z = float(special.ndtri(0.5 + confidence / 2))
     rng = np.random.default_rng(seed)
     pair = _laws(source, target)
     if pair is None:
         if method is not None:
             raise ValueError(f"method must be None when tables are compared; got {method!r}.")
-        if resamples < 2:
-            raise ValueError(f"resamples must be at least 2; got {resamples!r}.")
+        as_integer(resamples, "resamples", least=2)
         x, y, same = _tables(source, target, bounds)  # type: ignore[arg-type]
         return _from_tables(Neighbours.of(x, y, same=same, resamples=resamples, rng=rng), radii, z)
     P, Q = pair
     span = np.ptp(_box(P.bounds, Q.bounds, bounds), axis=1)
     if (method or _best_method(Q)) == "quadrature":
         return _exact(P, Q, radii, span)
-    if draws < 2:
-        raise ValueError(f"draws must be at least 2; got {draws!r}.")
+    as_integer(draws, "draws", least=2)
     values = laws.reciprocals(P, Q.sample(rng, draws), [r * span for r in radii])
     return _from_draws(values, radii, z)
 
@@ -298,8 +291,7 @@ def rho_tree(
     >>> cb.rho_tree(shift.power_law(1), shift.uniform(), 3).round(2)
     array([ 1.  ,  2.67,  6.7 , 16.17])
     """
-    if not isinstance(levels, int | np.integer) or levels < 0:
-        raise ValueError(f"levels must be a whole number >= 0; got {levels!r}.")
+    as_integer(levels, "levels", least=0)
     pair = _laws(source, target)
     if pair is None:
         x, y, _ = _tables(source, target, bounds)  # type: ignore[arg-type]

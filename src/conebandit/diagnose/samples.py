@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from conebandit.diagnose.cells import dyadic_cells
 from conebandit.kernels.balls import ball_counts
 from conebandit.validate.arrays import FloatArray
 
@@ -96,8 +97,6 @@ def _resampled(n: int, resamples: int, rng: np.random.Generator) -> NDArray[np.i
 
 def cell_ratio_estimate(source: FloatArray, target: FloatArray, level: int) -> float:
     """Tree plug-in from tables in the unit cube: sum over dyadic cells of Q(B) / P(B), with the rule above."""
-    cells = [np.minimum((x * 2**level).astype(np.int64), 2**level - 1) for x in (source, target)]
-    places, where = np.unique(np.vstack(cells), axis=0, return_inverse=True)
-    where = where.ravel()
-    held = np.bincount(where[: len(source)], minlength=len(places))
+    cells, where = dyadic_cells(np.vstack([source, target]), level)
+    held = np.bincount(where[: len(source)], minlength=len(cells))
     return float(((len(source) + 1.0) / (held[where[len(source) :]] + 1.0)).mean())

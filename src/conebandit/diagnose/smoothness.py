@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conebandit.diagnose.cells import MAX_LEVEL, dyadic_cells, to_unit_cube
+from conebandit.diagnose.fit import log_slope
 from conebandit.environments.base import Environment
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.gap import gap
 from conebandit.geometry.pareto import pareto_mask
+from conebandit.validate.arguments import as_integer
 from conebandit.validate.arrays import FloatArray, as_floats
 
 RADII: FloatArray = 2.0 ** -np.arange(3.0, 9.0)
 LOG_RADII: FloatArray = 2.0 ** -np.arange(1.0, 8.0)  # wider: noise hides changes over short distances
-FINEST_LEVEL = 50  # cells of side 2^-50 are points
-SMALLEST_GAP = 1e-9  # gaps below this are rounding, not gaps
+MIN_GAP = 1e-9  # smaller ones are rounding errors
+
+Kind = Literal["smoothness", "smoothness from a log", "margin", "margin from a log"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class PowerLaw:
     constant: float
     scale: FloatArray
     value: FloatArray
-    kind: Literal["smoothness", "smoothness from a log", "margin", "margin from a log"]
+    kind: Kind
 
 
 def smoothness(environment: Environment, *, pairs: int = 20_000, seed: int = 0) -> PowerLaw:
@@ -162,12 +165,10 @@ def margin(environment: Environment, *, contexts: int = 20_000, seed: int = 0) -
 
     Parameters
     ----------
-    environment
-        Contexts come from its own law of the target phase.
+    environment, seed
+        As for :func:`smoothness`.
     contexts
-        How many are drawn.
-    seed
-        Of the contexts.
+        How many contexts are drawn.
 
     Examples
     --------
@@ -191,7 +192,7 @@ def margin_from_log(
     Parameters
     ----------
     contexts, arms, rewards
-        Shapes (n, d), (n,), (n, M).
+        As for :func:`smoothness_from_log`.
     cone
         The preference cone.
     level
@@ -205,14 +206,10 @@ def margin_from_log(
     >>> cb.margin_from_log(run.contexts, run.arms, run.rewards, env.cone, level=6).exponent > 0
     True
     """
-    if not isinstance(level, Integral) or isinstance(level, bool) or not 0 <= level <= FINEST_LEVEL:
-        raise ValueError(f"level must be an integer from 0 to {FINEST_LEVEL}; got {level!r}.")
+    as_integer(level, "level", least=0, most=MAX_LEVEL)
     x, y, k = _log(contexts, arms, rewards)
-    span = np.where(np.ptp(x, axis=0) > 0, np.ptp(x, axis=0), 1.0)
-    index = np.minimum(((x - x.min(axis=0)) / span * 2**level).astype(np.int64), 2**level - 1)
-    _, cell = np.unique(index, axis=0, return_inverse=True)
-    cell = cell.ravel()
-    n_arms, n_cells = int(k.max()) + 1, int(cell.max()) + 1
+    cells, cell = dyadic_cells(to_unit_cube(x), level)
+    n_arms, n_cells = int(k.max()) + 1, len(cells)
     slot = cell * n_arms + k
     counts = np.bincount(slot, minlength=n_cells * n_arms)
     sums = [np.bincount(slot, weights=y[:, m], minlength=n_cells * n_arms) for m in range(y.shape[1])]
@@ -251,11 +248,11 @@ def _log(contexts: ArrayLike, arms: ArrayLike, rewards: ArrayLike) -> tuple[Floa
 def _margin(
     means: FloatArray,
     cone: Cone,
-    kind: Literal["margin", "margin from a log"],
+    kind: Kind,
     weights: NDArray[np.int64] | None = None,
 ) -> PowerLaw:
     gaps = gap(means, pareto_mask(means, cone), cone)
-    smallest = np.where(gaps > SMALLEST_GAP, gaps, np.inf).min(axis=1)
+    smallest = np.where(gaps > MIN_GAP, gaps, np.inf).min(axis=1)
     share = np.ones(len(smallest)) if weights is None else weights.astype(np.float64)
     share /= share.sum()
     if not np.isfinite(smallest).any():
@@ -265,25 +262,21 @@ def _margin(
     # From the gap that one percent of the contexts are below to the one that half of those with a gap are.
     reached = cumulated[np.isfinite(sizes)]
     ends = np.interp([0.01 * reached[-1], 0.5 * reached[-1]], reached, sizes[np.isfinite(sizes)])
-    eps = np.geomspace(max(ends[0], SMALLEST_GAP), ends[1], 12)
+    eps = np.geomspace(max(ends[0], MIN_GAP), ends[1], 12)
     return _fit(eps, cumulated[np.searchsorted(sizes, eps, side="right") - 1], kind)
 
 
 def _fit(
     scale: FloatArray,
     value: FloatArray,
-    kind: Literal["smoothness", "smoothness from a log", "margin", "margin from a log"],
+    kind: Kind,
     most: float = np.inf,
 ) -> PowerLaw:
     """Least squares on log scales over the points that are positive."""
     used = value > 0.0
     if used.sum() < 3:
         raise ValueError(f"{kind}: fewer than three points are above the noise, {value.tolist()}; use more data.")
-    x, y = np.log(scale[used]), np.log(value[used])
-    centred = x - x.mean()
-    slope = float(centred @ y / (centred @ centred))
-    residual = y - y.mean() - slope * centred
-    error = float(np.sqrt(residual @ residual / max(len(x) - 2, 1) / (centred @ centred)))
+    slope, error = log_slope(scale[used], value[used])
     exponent = min(slope, most)
     constant = float((value[used] / scale[used] ** exponent).max())
     return PowerLaw(exponent, slope - 2 * error, slope + 2 * error, constant, scale, value, kind)

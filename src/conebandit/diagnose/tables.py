@@ -12,8 +12,8 @@ import numpy as np
 from conebandit.validate.arrays import FloatArray
 
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
-FEWEST = 20  # rows of a table that can be compared
-LARGEST = 1e300  # values whose sums and differences are certain to be numbers
+MIN_ROWS = 20  # in each table
+MAX_VALUE = 1e300  # in size; sums and differences of larger values may overflow
 
 
 class TableError(ValueError):
@@ -39,6 +39,11 @@ class Pair:
     target: FloatArray
     notes: tuple[str, ...]
 
+    def only(self, names: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+        """Some columns of source and target, in this order."""
+        places = [self.columns.index(name) for name in names]
+        return self.source[:, places], self.target[:, places]
+
 
 def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) -> Pair:
     """Read two CSV or Parquet files and keep the columns that can be compared.
@@ -59,7 +64,7 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
         notes += left_out
         tables.append(complete)
     for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
-        if max(largest) > LARGEST:
+        if max(largest) > MAX_VALUE:
             raise TableError(
                 f"Column {name!r} holds {max(largest):.3g}, too large to compute with: scale it, or leave it out with "
                 "--columns."
@@ -84,10 +89,10 @@ def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatA
         if part.any()
     ]
     complete = rows[~missing & ~infinite]
-    if len(complete) >= FEWEST:
+    if len(complete) >= MIN_ROWS:
         return complete, notes
-    problem = f"{file} has {len(complete)} complete rows in {', '.join(names)}; at least {FEWEST} are needed."
-    if len(rows) < FEWEST:
+    problem = f"{file} has {len(complete)} complete rows in {', '.join(names)}; at least {MIN_ROWS} are needed."
+    if len(rows) < MIN_ROWS:
         raise TableError(f"{problem} The file has too few rows.")
     useless = (~np.isfinite(rows)).sum(axis=0)
     worst = int(useless.argmax())
@@ -140,7 +145,7 @@ def _read(path: Path) -> dict[str, FloatArray | None]:
     except OSError as error:
         raise TableError(f"{path.name} cannot be read: {error.strerror}.") from None
     if len(rows) < 2:
-        raise TableError(f"{path.name} is empty; a header and at least {FEWEST} rows are needed.")
+        raise TableError(f"{path.name} is empty; a header and at least {MIN_ROWS} rows are needed.")
     header = [name.strip() for name in rows[0]]
     if len(set(header)) != len(header):
         raise TableError(f"{path.name} has a column name twice in its header: {', '.join(header)}.")
@@ -178,6 +183,6 @@ def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
     except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         raise TableError(f"{path.name} cannot be read as a Parquet file: {error}.") from None
     if not frame.height:
-        raise TableError(f"{path.name} is empty; at least {FEWEST} rows are needed.")
+        raise TableError(f"{path.name} is empty; at least {MIN_ROWS} rows are needed.")
     numeric = {c.name: c.dtype.is_numeric() or c.dtype == polars.Boolean for c in frame}
     return {name: frame[name].cast(polars.Float64).to_numpy() if ok else None for name, ok in numeric.items()}

@@ -58,8 +58,8 @@ TRUST = 0.9  # share of such a density that is what was seen; the rest is unifor
 # nothing happens, and the more it needs for a change to find as much in it as in others.
 SHARES = np.array([4.0, 2.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]) / 19.0
 PATIENCE = 1024.0  # fresh wealth comes at first evenly over about this many contexts, then ever more slowly
-RICHEST = 1e200  # wealth is cut off here, so that it never overflows
-LONG_SHOT = 1e4  # a bet is not cut off at higher odds than this
+MAX_WEALTH = 1e200  # of a bet, so that it never overflows
+MAX_ODDS = 1e4  # a bet is not cut off at higher odds than this
 
 # Four streams, each in its *lane*, are a *group*; the last group may have empty lanes. Each row of a group has a number
 # of every lane, so that one instruction does the same for all four: bets, what was seen lately, and room to work.
@@ -203,7 +203,7 @@ def watch(size: Ints, room: Floats, contexts: Floats) -> int:
         row = at.rows + (reference + size[SEEN] % window) * dim
         for m in range(dim):
             room[row + m] = x[m]
-        look(room, at, x)
+        fill_columns(room, at, x)
         n_columns = dim + 2 if dim > 1 else 1
         for c in range(n_columns):
             room[at.breakers + c] = tie_breaker(np.uint64(size[SEED]), size[SEEN], c, n_columns)
@@ -214,7 +214,7 @@ def watch(size: Ints, room: Floats, contexts: Floats) -> int:
 
 
 @in_place
-def look(room: Floats, at: Places, x: Floats) -> None:
+def fill_columns(room: Floats, at: Places, x: Floats) -> None:
     """What streams look at in a context: its coordinates and, if there are several, its level and spread.
 
     With u the rank of a coordinate, in the middle of equal ones, among the first half of the reference: sums over the
@@ -398,11 +398,11 @@ def _stake(group: Floats, lanes: int, fresh: float) -> None:
 def _cut_off(group: Floats, streams: int, limit: float) -> None:
     """Cut off what bets could win beyond the limit."""
     for lane in range(streams):
-        if group[TOTAL * LANE + lane] * LONG_SHOT > limit:
+        if group[TOTAL * LANE + lane] * MAX_ODDS > limit:
             low, high = group[LOWS * LANE + lane], group[HIGHS * LANE + lane]
             for b in range(FIXED):
                 most = limit / group[b * LANE + lane]
-                if POWERS[b] < 1.0 and most < LONG_SHOT:
+                if POWERS[b] < 1.0 and most < MAX_ODDS:
                     odds = cut_off_odds(SIDES[b], POWERS[b], low, high, most)
                     group[(ODDS * BETS + b) * LANE + lane] = odds
 
@@ -416,11 +416,11 @@ def _pay(group: Floats, lanes: int, seen: float) -> None:
             k = b * LANE + lane
             wealth, gain = k + WEALTH * BETS * LANE, k + GAIN * BETS * LANE
             begin, odds = k + BEGIN * BETS * LANE, k + ODDS * BETS * LANE
-            group[wealth] = min(group[wealth] * group[odds], RICHEST)
+            group[wealth] = min(group[wealth] * group[odds], MAX_WEALTH)
             total += group[wealth]
             # The best moment to have begun is where the product of gains was last at its lowest.
             group[begin] = seen if group[gain] <= 1.0 else group[begin]
-            group[gain] = min(max(group[gain], 1.0) * group[odds], RICHEST)
+            group[gain] = min(max(group[gain], 1.0) * group[odds], MAX_WEALTH)
         group[TOTAL * LANE + lane] = total
 
 

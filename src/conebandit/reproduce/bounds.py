@@ -3,14 +3,25 @@
 The printed bounds are *not* sums over rounds although they claim to bound one, carry no dimension, and shrink with the
 horizon; theorem and lemma swap a minimum and a maximum. They are here to be looked at beside what is measured. All hold
 up to a constant that nobody knows, so only how they change with the arguments means anything.
+
+Examples
+--------
+>>> problem = Problem(n_arms=5, n_objectives=2, horizon=50_000, change_point=2000)
+>>> f"{single_shift_as_printed(problem, 19.2, 8.4):.2e}"
+'1.89e-06'
+>>> f"{special_family_as_printed(problem, 1.0):.2e}"
+'1.87e-06'
+>>> f"{multiple_shifts_as_printed(problem, 10.7, 8.4):.2e}"
+'1.99e-08'
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import numpy as np
+
+from conebandit.validate.arguments import as_count, as_integer, as_number, as_positive
 
 
 @dataclass(frozen=True)
@@ -19,7 +30,7 @@ class Problem:
 
     Parameters
     ----------
-    n_arms, n_objectives, dim
+    n_arms, n_objectives, context_dim
         K, M and d.
     horizon, change_point
         T and t_p.
@@ -38,26 +49,19 @@ class Problem:
     n_objectives: int
     horizon: int
     change_point: int
-    dim: int = 1
+    context_dim: int = 1
     alpha: float = 1.0
     beta: float = 1.0
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("n_arms", "n_objectives", "horizon", "dim"):
-            value = getattr(self, name)
-            if not isinstance(value, Integral) or value < 1:
-                raise ValueError(f"{name} must be a positive integer; got {value!r}.")
-        if not isinstance(self.change_point, Integral) or not 0 <= self.change_point < self.horizon:
-            raise ValueError(
-                f"change_point must satisfy 0 <= change_point < {self.horizon}; got {self.change_point!r}."
-            )
+        for name in ("n_arms", "n_objectives", "horizon", "context_dim"):
+            as_count(getattr(self, name), name)
+        as_integer(self.change_point, "change_point", least=0, most=self.horizon - 1)
         for name in ("alpha", "beta"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0.0 < float(value) < np.inf:
-                raise ValueError(f"{name} must be a positive number; got {value!r}.")
-        if self.delta is not None and not 0.0 < self.delta < 1.0:
-            raise ValueError(f"delta must lie between 0 and 1; got {self.delta!r}.")
+            as_positive(getattr(self, name), name)
+        if self.delta is not None:
+            as_number(self.delta, "delta", above=0, below=1)
 
     @property
     def rounds_after(self) -> int:
@@ -72,35 +76,14 @@ class Problem:
 
 
 def single_shift_as_printed(problem: Problem, rho_source: float, rho_target: float) -> float:
-    """Theorem 1: one shift.
-
-    Parameters
-    ----------
-    problem
-        K, M, T, t_p, alpha, beta, delta.
-    rho_source, rho_target
-        rho(P, Q) and rho(Q, Q); the paper does not say at which h.
-
-    Examples
-    --------
-    >>> problem = Problem(n_arms=5, n_objectives=2, horizon=50_000, change_point=2000)
-    >>> f"{single_shift_as_printed(problem, 19.2, 8.4):.2e}"
-    '1.89e-06'
-    """
+    """Theorem 1: one shift; with rho(P, Q) and rho(Q, Q), the paper does not say at which h."""
     a, b = problem.alpha, problem.beta
     exploration = (problem.cost / _longer(problem)) ** ((a + 1) / b)
     return float(exploration + _adaptation(problem, rho_source, rho_target))
 
 
 def special_family_as_printed(problem: Problem, gamma: float) -> float:
-    """Theorem 2: source and target in the family D(gamma, C).
-
-    Examples
-    --------
-    >>> problem = Problem(n_arms=5, n_objectives=2, horizon=50_000, change_point=2000)
-    >>> f"{special_family_as_printed(problem, 1.0):.2e}"
-    '1.87e-06'
-    """
+    """Theorem 2: source and target in the family D(gamma, C)."""
     a, b = problem.alpha, problem.beta
     least = problem.cost / _longer(problem)  # min{1 / t_p, 1 / (T - t_p)}
     first = least ** ((a + 1) / a * gamma * (b + 1) / b) * (problem.cost / problem.rounds_after) ** (1 / a)
@@ -108,14 +91,7 @@ def special_family_as_printed(problem: Problem, gamma: float) -> float:
 
 
 def multiple_shifts_as_printed(problem: Problem, rho_mixture: float, rho_target: float) -> float:
-    """Theorem 3: several shifts; ``rho_mixture`` is that of the mixture of sources and the target.
-
-    Examples
-    --------
-    >>> problem = Problem(n_arms=5, n_objectives=2, horizon=50_000, change_point=2000)
-    >>> f"{multiple_shifts_as_printed(problem, 10.7, 8.4):.2e}"
-    '1.99e-08'
-    """
+    """Theorem 3: several shifts; ``rho_mixture`` is that of the mixture of sources and the target."""
     a, b = problem.alpha, problem.beta
     first = (problem.cost / problem.rounds_after) ** (1 / a) * (problem.cost / _longer(problem)) ** ((a + 1) / b)
     return float(first + _adaptation(problem, rho_mixture, rho_target))
@@ -156,7 +132,6 @@ def rate_from_first_principles(problem: Problem, samples: float) -> float:
     >>> round(rate_from_first_principles(problem, 48_000), 1)
     591.2
     """
-    if not samples > 0:
-        raise ValueError(f"samples must be positive; got {samples!r}.")
-    a, b, d = problem.alpha, problem.beta, problem.dim
-    return float(problem.rounds_after * (problem.cost / samples) ** (b * (1 + a) / (2 * b + d)))
+    n = as_positive(samples, "samples")
+    a, b, d = problem.alpha, problem.beta, problem.context_dim
+    return float(problem.rounds_after * (problem.cost / n) ** (b * (1 + a) / (2 * b + d)))

@@ -12,20 +12,20 @@ from conebandit import environments, plots
 from conebandit._version import __version__
 from conebandit.geometry.gap import hausdorff, log_hausdorff
 from conebandit.geometry.pareto import pareto_mask
+from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES
 from conebandit.reproduce import page, printed
-from conebandit.reproduce.study import POLICIES, QUICK, Result, Setting, run_study
+from conebandit.reproduce.study import POLICIES, QUICK, Cell, Result, Setting, run_study
 from conebandit.reproduce.table import Entry, gap_table
 from conebandit.validate.arrays import FloatArray
 
 SHARES = ("recall", "precision", "lost")  # shown as averages; the others are summed
 
 Rows = list[list[str]]
+Curve = tuple[FloatArray, FloatArray, FloatArray]  # rounds, mean, deviation
 
 
-def reproduce_all(
-    to: Path, *, quick: bool = False, n_jobs: int = 2, step: Callable[[str], None] = lambda _: None
-) -> Path:
+def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: Progress = False) -> Path:
     """Make everything; returns the page.
 
     Parameters
@@ -36,23 +36,19 @@ def reproduce_all(
         A small version, in seconds, that shows the same but proves less.
     n_jobs
         Number of processes for the runs.
-    step
-        Called with a few words whenever something is done; ``n_steps`` says how often.
+    progress
+        Whether to show a progress bar; or a function, called with a few words whenever something is done.
     """
     to.mkdir(parents=True, exist_ok=True)
-    entries = gap_table()
-    sections = [table_section(entries, to)]
-    step("gap table")
-    sections.append(cone_section(to))
-    step("cone figure")
-    sections.append(schematic_section(to))
-    step("schematic")
-    sections.append(hausdorff_section(to))
-    step("Hausdorff example")
     setting = QUICK if quick else Setting()
-    result = run_study(setting, to / "runs", n_jobs=n_jobs, tick=lambda: step("simulating"))
-    sections += study_sections(result, to)
-    step("curves")
+    sections = []
+    with steps(progress, "compiling kernels", len(WITHOUT_RUNS) + len(list(setting.cells())) + 1) as step:
+        for words, make in WITHOUT_RUNS.items():
+            sections.append(make(to))
+            step(words)
+        result = run_study(setting, to / "runs", n_jobs=n_jobs, progress=step)
+        sections += study_sections(result, to)
+        step("curves")
     path = to / "index.html"
     title = "Vector preference-based contextual bandits under distributional shifts, reproduced"
     introduction = (
@@ -64,16 +60,12 @@ def reproduce_all(
     return path
 
 
-def n_steps(quick: bool) -> int:
-    """How many times :func:`reproduce_all` calls ``step``."""
-    return 5 + len(list((QUICK if quick else Setting()).cells()))
-
-
 # ---- without simulation ---------------------------------------------------------------------------------------------
 
 
-def table_section(entries: list[Entry], to: Path) -> page.Section:
+def table_section(to: Path) -> page.Section:
     """The gap table."""
+    entries = gap_table()
     rows = [["arm", "cone", "on front", "paper", "gap", "paper", "agrees"]]
     for e in entries:
         flags = ["yes" if f else "no" for f in (e.on_front, e.printed_on_front)]
@@ -165,6 +157,14 @@ def hausdorff_section(to: Path) -> page.Section:
     )
 
 
+WITHOUT_RUNS: dict[str, Callable[[Path], page.Section]] = {
+    "gap table": table_section,
+    "cone figure": cone_section,
+    "schematic": schematic_section,
+    "Hausdorff example": hausdorff_section,
+}
+
+
 # ---- the experiment -------------------------------------------------------------------------------------------------
 
 
@@ -174,31 +174,30 @@ def study_sections(result: Result, to: Path) -> list[page.Section]:
     for series in SERIES:
         label = f"average {series}" if series in SHARES else f"{series}, summed"
         stem = to / f"change-point-{series}"
-        plots.save(plots.change_point_figure(_panels(result, series), label=label), stem)
+        plots.save(plots.change_point_figure(_panels(result, series), policies=POLICIES, label=label), stem)
         figures.append(stem.with_suffix(".png"))
     _write_csv(to / "change-point.csv", _curve_rows(result))
     return [_more_source(result, figures), _against_random(result)]
 
 
-def _panels(result: Result, series: str) -> dict[str, dict[tuple[int, str], tuple[FloatArray, FloatArray, FloatArray]]]:
-    panels: dict[str, dict[tuple[int, str], tuple[FloatArray, FloatArray, FloatArray]]] = {}
+def _panels(result: Result, series: str) -> dict[str, dict[tuple[int, str], Curve]]:
+    panels: dict[str, dict[tuple[int, str], Curve]] = {}
     for cell, curves in result.curves.items():
-        n_arms, nu, change_point, policy = cell
-        rounds = result.rounds(change_point)
+        rounds = result.rounds(cell.change_point)
         values = curves[:, SERIES.index(series)] / (rounds if series in SHARES else 1.0)
-        panel = panels.setdefault(f"K = {n_arms}, nu = {nu:g}", {})
-        panel[change_point, policy] = (rounds, values.mean(axis=0), values.std(axis=0))
+        panel = panels.setdefault(f"K = {cell.n_arms}, nu = {cell.nu:g}", {})
+        panel[cell.change_point, cell.policy] = (rounds, values.mean(axis=0), values.std(axis=0))
     return panels
 
 
 def _curve_rows(result: Result) -> Rows:
     rows = [["K", "nu", "t_p", "policy", "series", "rounds_after", "mean", "deviation"]]
-    for (n_arms, nu, change_point, policy), curves in result.curves.items():
-        rounds = result.rounds(change_point)
+    for cell, curves in result.curves.items():
+        rounds = result.rounds(cell.change_point)
         for i, series in enumerate(SERIES):
             mean, deviation = curves[:, i].mean(axis=0), curves[:, i].std(axis=0)
             for j in range(9, len(rounds), 10):
-                key = [str(n_arms), f"{nu:g}", str(change_point), policy, series]
+                key = [str(cell.n_arms), f"{cell.nu:g}", str(cell.change_point), cell.policy, series]
                 rows.append([*key, f"{rounds[j]:g}", f"{mean[j]:.6g}", f"{deviation[j]:.6g}"])
     return rows
 
@@ -211,7 +210,7 @@ def _more_source(result: Result, figures: list[Path]) -> page.Section:
     panels = [(k, nu) for k in setting.arms for nu in setting.nus]
     rows = [["K", "nu", f"t_p = {first:,}", f"t_p = {last:,}", "difference", "standard error"]]
     for n_arms, nu in panels:
-        few, many = (result.per_round((n_arms, nu, t, "paper"), "front") for t in (first, last))
+        few, many = (result.per_round(Cell(n_arms, nu, t, "paper"), "front") for t in (first, last))
         error = float(np.sqrt((few.var(ddof=1) + many.var(ddof=1)) / setting.runs))
         change = float(many.mean() - few.mean())
         lower += change < 0

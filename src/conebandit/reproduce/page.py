@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 
-from conebandit.pages.page import document, image, paragraph, table
+from conebandit.pages import page
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class Section:
     title: str
     claim: str
     found: str
-    agrees: bool | None  # None where there is nothing to agree with
+    agrees: bool
     figures: Sequence[Path] = ()
     table: Sequence[Sequence[str]] = field(default=())
 
@@ -27,25 +26,20 @@ def render(title: str, introduction: str, sections: Sequence[Section], footer: s
 
     Examples
     --------
-    >>> page = render("Title", "Hello.", [Section("One", "a claim", "a finding", True)], "made today")
-    >>> page.startswith("<!doctype html>") and "a finding" in page
+    >>> text = render("Title", "Hello.", [Section("One", "a claim", "a finding", True)], "made today")
+    >>> text.startswith("<!doctype html>") and "a finding" in text
     True
     """
-    contents = "".join(f'<li><a href="#s{i}">{escape(s.title)}</a> {_verdict(s)}</li>' for i, s in enumerate(sections))
-    body = "".join(_section(i, s) for i, s in enumerate(sections))
-    return document(title, f"{paragraph(introduction)}<nav><ol>{contents}</ol></nav>{body}", footer)
+    contents = page.contents([(f"s{i}", s.title, _verdict(s)) for i, s in enumerate(sections)])
+    body = "".join(page.section(f"s{i}", _body(s)) for i, s in enumerate(sections))
+    return page.document(title, page.paragraph(introduction) + contents + body, footer)
 
 
-def _section(i: int, s: Section) -> str:
-    figures = "".join(image(path) for path in s.figures)
-    return (
-        f'<section id="s{i}"><h2>{escape(s.title)} {_verdict(s)}</h2>'
-        f"<dl><dt>The paper</dt><dd>{escape(s.claim)}</dd><dt>We found</dt><dd>{escape(s.found)}</dd></dl>"
-        f"{table(s.table)}{figures}</section>"
-    )
+def _body(s: Section) -> str:
+    figures = "".join(page.image(path) for path in s.figures)
+    found = page.definitions([("The paper", s.claim), ("We found", s.found)])
+    return page.heading(s.title, _verdict(s)) + found + page.table(s.table) + figures
 
 
 def _verdict(s: Section) -> str:
-    if s.agrees is None:
-        return ""
-    return f'<span class="verdict {"yes" if s.agrees else "no"}">{"agrees" if s.agrees else "disagrees"}</span>'
+    return page.verdict(s.agrees, "agrees" if s.agrees else "disagrees")

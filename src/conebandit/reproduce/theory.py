@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from conebandit import environments
+from conebandit.diagnose.fit import log_slope
 from conebandit.diagnose.rho import rho
 from conebandit.diagnose.smoothness import margin
 from conebandit.environments import shift
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.progress import Progress, steps
 from conebandit.reproduce.bounds import (
     Problem,
     effective_samples,
@@ -28,33 +31,22 @@ RADIUS = 1 / 16  # at which dissimilarities are taken; the paper does not say
 SIGMA = 0.1
 HOLDER = 4.0  # slope of the means of the paper's environment
 ARMS, NU = 5, 1.0
+CURVES = ("measured", "Theorem 1 as printed", "first principles")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Regret against one thing.
+    """Regret against one thing, beside two curves that were each scaled by one number to the measured values.
 
-    Attributes
-    ----------
-    name
-        What varies.
-    x
-        Shape (n,), its values.
-    regret
-        Shape (n, runs), sum of the gaps of the reported front over the rounds after the shift.
-    printed, rate
-        Shape (n,), Theorem 1 as printed and the rate from first principles, each scaled by one number to the measured
-        values (their geometric means agree), since constants are unknown.
-    slopes
-        Slope on log scales, and its standard error, of regret, Theorem 1 and the rate.
+    Constants of the theory are unknown, so the scale is chosen such that geometric means agree.
     """
 
-    name: str
-    x: FloatArray
-    regret: FloatArray
-    printed: FloatArray
-    rate: FloatArray
-    slopes: tuple[tuple[float, float], ...]
+    name: str  # what varies
+    x: FloatArray  # (n,), its values
+    regret: FloatArray  # (n, runs), sum of the gaps of the reported front over the rounds after the shift
+    printed: FloatArray  # (n,), Theorem 1 as printed
+    rate: FloatArray  # (n,), the rate from first principles
+    slopes: tuple[tuple[float, float], ...]  # of regret, Theorem 1 and the rate on log scales, with standard errors
 
 
 @dataclass(frozen=True)
@@ -71,9 +63,14 @@ class Case:
         """Half of the rounds come from the source."""
         return self.horizon // 2
 
+    @property
+    def settings(self) -> tuple[int, int, float]:
+        """What its runs depend on: T, K and nu."""
+        return self.horizon, self.n_arms, self.nu
+
 
 def panels(
-    *, longest: int = 32_000, runs: int = 5, preset: Preset = "sound", step: Callable[[str], None] = lambda _: None
+    *, longest: int = 32_000, runs: int = 5, preset: Preset = "sound", progress: Progress = False
 ) -> list[Panel]:
     """Measure the four panels in the paper's environment (sigma = 0.1, half of the rounds from the source).
 
@@ -85,8 +82,8 @@ def panels(
         Runs of each point, with seeds 0, 1, ...
     preset
         Of the tree policy.
-    step
-        Called with a few words after each point.
+    progress
+        Whether to show a progress bar; or a function, called with a few words after each point.
     """
     usual = longest // 4
     nus = (0.0, 0.5, 1.0, 2.0, 3.0)
@@ -97,18 +94,13 @@ def panels(
         "dissimilarity rho(P, Q) at h = 1/16": [Case(_rho_source(nu), usual, nu=nu) for nu in nus],
     }
     known: dict[tuple[int, int, float], FloatArray] = {}
-    found = []
-    for name, cases in grid.items():
-        for case in cases:
-            key = (case.horizon, case.n_arms, case.nu)
-            if key not in known:
-                known[key] = _measure(case, runs, preset)
-            step(f"{name} = {case.x:.3g}")
-        found.append(_panel(name, cases, np.array([known[c.horizon, c.n_arms, c.nu] for c in cases])))
-    return found
-
-
-POINTS = 20  # calls of ``step``
+    with steps(progress, "compiling kernels", sum(map(len, grid.values()))) as step:
+        for name, cases in grid.items():
+            for case in cases:
+                if case.settings not in known:
+                    known[case.settings] = _measure(case, runs, preset)
+                step(f"{name} = {case.x:.3g}")
+    return [_panel(name, cases, np.array([known[c.settings] for c in cases])) for name, cases in grid.items()]
 
 
 def _source(nu: float) -> shift.Distribution:
@@ -150,23 +142,6 @@ def _through(values: FloatArray, measured: FloatArray) -> FloatArray:
     return np.asarray(values * np.exp(np.log(measured).mean() - np.log(values).mean()))
 
 
-def log_slope(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Least-squares slope of log y against log x, and its standard error.
-
-    Examples
-    --------
-    >>> slope, error = log_slope(np.array([1.0, 2.0, 4.0]), np.array([3.0, 12.0, 48.0]))
-    >>> round(slope, 6), round(error, 6)
-    (2.0, 0.0)
-    """
-    u, v = np.log(x), np.log(y)
-    centred = u - u.mean()
-    slope = float(centred @ v / (centred @ centred))
-    residual = v - v.mean() - slope * centred
-    error = float(np.sqrt(residual @ residual / max(len(u) - 2, 1) / (centred @ centred)))
-    return slope, error
-
-
 def caption(preset: Preset, runs: int) -> str:
     """What the figure shows and what it does not."""
     return (
@@ -178,3 +153,16 @@ def caption(preset: Preset, runs: int) -> str:
         "measured curve cannot prove a bound, slopes depend on the range, and Theorem 1 as printed falls with T where "
         "a sum over rounds must grow."
     )
+
+
+def draw(panels: Sequence[Panel], caption: str, stem: Path) -> list[Path]:
+    """Draw measured regret with fitted slopes, the printed bound and the rate from first principles, on log scales."""
+    from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
+
+    shown = []
+    for panel in panels:
+        mean = panel.regret.mean(axis=1)
+        error = panel.regret.std(axis=1, ddof=1) / np.sqrt(panel.regret.shape[1])
+        curves = zip(CURVES, (mean, panel.printed, panel.rate), panel.slopes, (error, None, None), strict=True)
+        shown.append(plots.SlopePanel(panel.name, panel.x, [plots.SlopeCurve(*curve) for curve in curves]))
+    return plots.save(plots.slopes_figure(shown, ylabel="regret after the shift", caption=caption), stem)

@@ -22,6 +22,7 @@ from conebandit.policies.random_arm import RandomArm
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
+from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.suite import HORIZON, SUITE, Task
@@ -77,7 +78,7 @@ def run_suite(
     horizon: int = HORIZON,
     seeds: Sequence[int] = range(10),
     n_jobs: int = -1,
-    done: Callable[[], None] = lambda: None,
+    progress: Progress = False,
 ) -> list[Row]:
     """Run every contender in every task with every seed, in parallel.
 
@@ -89,8 +90,8 @@ def run_suite(
         Rounds of each run; the seed also draws the mean functions of random environments.
     n_jobs
         Number of processes; -1 for one on each core.
-    done
-        Called after each run, for a progress bar.
+    progress
+        Whether to show a progress bar; or a function, called with a few words after each run.
 
     Returns
     -------
@@ -102,18 +103,21 @@ def run_suite(
     order = sorted(contenders, key=lambda contender: contender.name != DEFAULT)
     jobs = [(task, contender, seed) for contender in order for task in tasks for seed in seeds]
     rows = []
-    for row in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_one)(*job, horizon) for job in jobs):
-        rows.append(row)
-        done()
+    with steps(progress, "compiling kernels", len(jobs)) as step:
+        for row in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_one)(*job, horizon) for job in jobs):
+            rows.append(row)
+            step(f"{row['policy']} in {row['task']}")
     return rows
 
 
 def check_horizon(tasks: Sequence[Task], horizon: int, seed: int = 0) -> None:
-    """Raise a ValueError unless there are rounds after the last change point of every task."""
+    """Raise a ``ValueError`` unless there are rounds after the last change point of every task."""
     for task in tasks:
         last = task.make(seed).change_points[-1]
         if horizon <= last:
-            raise ValueError(f"horizon must be beyond round {last}, the last change of task {task.name!r}: {horizon}.")
+            raise ValueError(
+                f"horizon must be beyond round {last}, the last change of task {task.name!r}; got {horizon}."
+            )
 
 
 def _one(task: Task, contender: Contender, seed: int, horizon: int) -> Row:

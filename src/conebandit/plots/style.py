@@ -1,0 +1,51 @@
+"""How pictures look: palette, fonts, and how they are written to files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from conebandit.pages import palette
+
+FRONT, DOMINATED, SHADOW = palette.GREEN, palette.GREY, palette.LIGHT_GREY
+BETTER, WORSE = palette.LIGHT_GREEN, palette.LIGHT_RED
+SOURCE, TARGET = palette.BLUE, palette.AMBER
+
+COLOURS = (palette.BLUE, palette.AMBER, palette.RED)  # of the first curve, the second, ...
+DASHES = (":", "--", "-")
+
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "svg.hashsalt": "conebandit",  # the same picture gives the same file
+    "savefig.dpi": 150,
+}
+
+
+@contextmanager
+def new_figure(width: float, height: float) -> Iterator[Figure]:
+    """A figure of this size in inches; what is drawn within has our style."""
+    with mpl.rc_context(STYLE):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+def plain_text(name: str) -> str:
+    """A name that the user has given, for a label: between dollars, matplotlib would look for formulas."""
+    return name.replace("$", r"\$")
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write a figure as PNG and SVG beside each other; the paths written."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    with mpl.rc_context(STYLE):
+        figure.savefig(paths[0], metadata={"Software": None})
+        figure.savefig(paths[1], metadata={"Date": None})
+    return paths

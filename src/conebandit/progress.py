@@ -1,0 +1,38 @@
+"""How long computations say where they are: one kind of argument, one bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+Step = Callable[[str], None]  # called after each step, with a few words on it
+
+# What every long function takes as ``progress``: whether to show a bar, or a function to call after each step.
+Progress = bool | Step
+
+
+@contextmanager
+def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
+    """What to call after each of ``total`` steps; ``description`` stands beside the bar until the first is done.
+
+    If ``progress`` is True there is a bar in the terminal, if False there is none; a function is called itself.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> with steps(seen.append, "working", total=2) as step:
+    ...     step("half")
+    ...     step("done")
+    >>> seen
+    ['half', 'done']
+    """
+    if callable(progress):
+        yield progress
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with RichProgress(*columns, transient=True, disable=not progress) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda words: bar.update(task, advance=1, description=words)

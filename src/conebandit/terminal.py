@@ -1,0 +1,54 @@
+"""What the commands of all rooms share: the option ``--to``, checks of where they write, tables and plain text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Folder = Annotated[Path, typer.Option("--to", help="Folder for figures and data; made if it is missing.")]
+
+
+@contextmanager
+def checking(option: str) -> Iterator[None]:
+    """Within, a ``ValueError`` ends the command with its message, as a wrong value of this option."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def require_writable(*files: Path) -> None:
+    """Make the folders of these files; end the command, before any work is done, if one cannot be written."""
+    for path in files:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"the folder {path.parent} cannot be made: {error.strerror}."
+            raise typer.BadParameter(problem, param_hint="--to") from None
+        if path.is_dir():
+            raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
+
+
+def say(console: Console, text: str, *, soft_wrap: bool = False) -> None:
+    """Print a text as it is: names of columns and files may look like markup or emoji."""
+    console.print(Text(text), soft_wrap=soft_wrap)
+
+
+def print_rows(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table whose first row is its head."""
+    view = Table(title=title)
+    for heading in rows[0]:
+        view.add_column(heading)
+    for row in rows[1:]:
+        view.add_row(*map(Text, row))
+    console.print(view)
