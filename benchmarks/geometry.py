@@ -13,7 +13,6 @@ anew with one test for each pair as in the original; where that would take minut
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import conebandit as cb
-from report import Report
+from report import Report, machine, versions
 
 Array = NDArray[np.float64]
 
@@ -150,8 +149,8 @@ def main() -> None:
     report = Report(
         title="Geometry: time of conebandit, and as a ratio to peers in the same run",
         command="python benchmarks/geometry.py",
-        versions={"conebandit": cb.__version__, "moocore": moocore.__version__, "numpy": np.__version__},
-        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+        versions=versions("conebandit", "moocore", "numpy"),
+        machine=machine("one core"),
     )
     measure_fronts(report)
     measure_batches(report)

@@ -10,10 +10,8 @@ split; of a few turns, the one with the shortest.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import numpy as np
 import conebandit as cb
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian
-from report import Report
+from report import Report, machine, versions
 
 ROUNDS, TURNS = 20_000, 12  # shared machines have slow spells of several seconds
 WANTED = {"tree, adaptive": (10.0, 25.0), "kernel": (60.0, 90.0)}  # microseconds: simulate, step by step
@@ -81,8 +79,8 @@ def main() -> None:
     report = Report(
         title="Policies that learn: microseconds a round (K = 10, M = 2, d = 2)",
         command="python benchmarks/policies.py",
-        versions={name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
-        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+        versions=versions("conebandit", "numpy", "numba"),
+        machine=machine("one core"),
     )
     worlds = {
         "smooth": cb.environments.smooth(n_arms=10),

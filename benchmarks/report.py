@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+import platform
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of installed packages, by name."""
+    return {name: metadata.version(name) for name in packages}
+
+
+def machine(*notes: str) -> str:
+    """What it was measured on, with notes such as the number of cores that were used."""
+    return ", ".join([platform.machine(), f"Python {platform.python_version()}", *notes])
 
 
 class Report:

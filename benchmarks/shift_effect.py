@@ -14,7 +14,6 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from importlib import metadata
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from joblib import Parallel, delayed
 import conebandit as cb
 from conebandit import plots
 from conebandit.environments.base import World
-from report import Report
+from report import Report, versions
 
 SOURCE_ROUNDS = (0, 1000, 3000, 10_000)
 TARGET_ROUNDS, SEEDS = 10_000, range(20)
@@ -53,7 +52,7 @@ def measure() -> Report:
     report = Report(
         title="Regret after the shift, by rounds from the source",
         command="python benchmarks/shift_effect.py",
-        versions={name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
+        versions=versions("conebandit", "numpy", "numba"),
         machine=f"{platform.machine()}, {os.cpu_count()} cores",
     )
     for environment, policy, source in product(environments(0), POLICIES, SOURCE_ROUNDS):

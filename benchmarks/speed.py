@@ -6,11 +6,7 @@ Prints one table and writes it, with the machine it was measured on, to ``benchm
 M = 2 objectives, 20,000 rounds. Contenders take turns, and the fastest of all turns counts, so that a busy machine
 hurts all alike. Kernels are compiled before anything is timed.
 
-Peers are installed from wheels into an environment of their own, ``.venv-bench``, and run there in a process of their
-own (``python benchmarks/speed.py --peer river --data rounds.npz``). All do the same job on the same arrays: choose an
-arm for a context, then learn from one number, the sum of the two objectives (they know no vectors), round by round.
-Every peer gets ``BUDGET`` seconds; one that cannot finish 20,000 rounds is timed on as many as it can. *Vowpal Wabbit*
-is used as in its tutorial, with text examples, and *MABWiser* with ``predict`` and ``partial_fit`` in each round.
+The peers are in ``benchmarks/peers.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import random
 import resource
 import subprocess
 import sys
@@ -27,26 +21,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-IN_PEERS_ENVIRONMENT = "--peer" in sys.argv  # where conebandit is not installed
-if TYPE_CHECKING or not IN_PEERS_ENVIRONMENT:
-    from numpy.typing import NDArray
-
-    import conebandit as cb
-    from report import Report
+import conebandit as cb
+from peers import ARMS, PEERS, install_peers, run_peer
+from report import Report, machine, versions
 
 Preset = Literal["paper", "sound"]
 
-ARMS, ROUNDS, CHUNK = 10, 20_000, 4000
+ROUNDS, CHUNK = 20_000, 4000
 DIMS = (1, 2, 5)
 PRESETS: tuple[Preset, ...] = ("paper", "sound")
 TURNS = 8
-BUDGET = 10.0  # seconds for each peer and dimension
 
 WANTED = {"step by step": 12.0, "compiled loop": 1.5, "simulate in full": 3.0}  # microseconds a round
 TO_FASTEST_PEER = 0.5
@@ -54,25 +43,14 @@ LONG, FLAT, FLAT_RUNS = 1_000_000, 1.3, 5
 MEGABYTES = 200.0
 
 HERE = Path(__file__).resolve().parent
-PEERS_HOME = HERE.parent / ".venv-bench"
-PEERS = {
-    "vowpalwabbit": "vowpalwabbit",
-    "river": "river",
-    "mabwiser LinUCB": "mabwiser",
-    "mabwiser TreeBandit": "mabwiser",
-}
 ONE_CORE = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of the tree policy, beside peers.")
-    parser.add_argument("--peer", choices=PEERS, help="time one peer and print JSON; needs --data")
-    parser.add_argument("--data", type=Path, help="contexts and outcomes, .npz")
     parser.add_argument("--memory", choices=("paper", "sound"), help="memory of one long run, as JSON")
     options = parser.parse_args()
-    if options.peer:
-        print(json.dumps(time_peer(options.peer, options.data)))
-    elif options.memory:
+    if options.memory:
         print(json.dumps(memory_of_long_run(options.memory)))
     elif any(os.environ.get(name) != value for name, value in ONE_CORE.items()):
         os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_CORE)  # libraries read it when loaded
@@ -85,8 +63,8 @@ def measure_all() -> None:
     report = Report(
         title="Speed: microseconds a round of conebandit and of peers in the same run",
         command="python benchmarks/speed.py",
-        versions={"conebandit": cb.__version__, "numpy": np.__version__, "numba": metadata.version("numba")},
-        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+        versions=versions("conebandit", "numpy", "numba"),
+        machine=machine("one core"),
     )
     for dim in DIMS:
         measure_rounds(report, dim, available)
@@ -204,119 +182,6 @@ def add_peer(report: Report, dim: int, name: str, peer: dict[str, Any]) -> None:
     report.add(
         task="step by step", contender=name, d=dim, rounds=int(peer["rounds"]), microseconds=float(peer["microseconds"])
     )
-
-
-# ---- the environment of the peers -----------------------------------------------------------------------------------
-
-
-def peers_python() -> Path:
-    return PEERS_HOME / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-
-
-def install_peers() -> dict[str, str | None]:
-    """Why each peer is not available; None if it is."""
-    if not peers_python().exists():
-        subprocess.run([sys.executable, "-m", "venv", str(PEERS_HOME)], check=True)
-    why = {package: install(package) for package in ("numpy", *PEERS.values())}
-    return {name: why["numpy"] or why[package] for name, package in PEERS.items()}
-
-
-def install(package: str) -> str | None:
-    """Install a package from a wheel unless it is there; why that failed, or None."""
-    look = subprocess.run([str(peers_python()), "-c", f"import {package}"], capture_output=True, check=False)
-    if look.returncode == 0:
-        return None
-    command = [str(peers_python()), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", package]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return last_line(done.stderr) if done.returncode else None
-
-
-def run_peer(name: str, data: Path) -> dict[str, Any]:
-    command = [str(peers_python()), str(HERE / "speed.py"), "--peer", name, "--data", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {"why": last_line(done.stderr)}
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
-
-
-def last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no message"])[-1]
-
-
-# ---- the peers, each a function that plays one round ----------------------------------------------------------------
-
-
-def time_peer(name: str, data: Path) -> dict[str, Any]:
-    """Run in the peers' environment: the fastest run through the rounds, or the one that the budget cut short."""
-    arrays = np.load(data)
-    contexts, rewards = arrays["contexts"], arrays["outcomes"].sum(axis=2)
-    start = {"vowpalwabbit": vowpalwabbit, "river": river}.get(name, mabwiser)
-    finish, best, done = time.perf_counter() + BUDGET, np.inf, 0
-    while time.perf_counter() < finish and done in (0, len(contexts)):
-        play = start(name, contexts, rewards)
-        begin = time.perf_counter()
-        done = sum(1 for _ in until(finish, play, contexts, rewards))
-        each = (time.perf_counter() - begin) / done
-        if done == len(contexts) or best == np.inf:
-            best, complete = min(best, each), done
-    return {"microseconds": 1e6 * best, "rounds": complete, "version": metadata.version(PEERS[name])}
-
-
-def until(
-    finish: float, play: Callable[[NDArray[Any], NDArray[Any]], None], contexts: NDArray[Any], rewards: NDArray[Any]
-) -> Iterator[None]:
-    for i in range(len(contexts)):
-        play(contexts[i], rewards[i])
-        yield
-        if i % 64 == 0 and time.perf_counter() > finish:
-            return
-
-
-def vowpalwabbit(_name: str, _contexts: NDArray[Any], _rewards: NDArray[Any]) -> Callable[..., None]:
-    vw = import_module("vowpalwabbit")
-    workspace = vw.Workspace("--cb_explore_adf --squarecb --quiet -q CA")
-    actions = [f"|A arm_{k}" for k in range(ARMS)]
-    draw = random.Random(0)
-
-    def play(context: NDArray[Any], rewards: NDArray[Any]) -> None:
-        shared = "shared |C " + " ".join(f"x{m}:{value}" for m, value in enumerate(context.tolist()))
-        chances = workspace.predict("\n".join([shared, *actions]))
-        arm = draw.choices(range(ARMS), weights=chances)[0]
-        labelled = actions.copy()
-        labelled[arm] = f"0:{-rewards[arm]}:{chances[arm]} {actions[arm]}"
-        workspace.learn("\n".join([shared, *labelled]))  # text, so that the examples are given back when done
-
-    return play
-
-
-def river(_name: str, _contexts: NDArray[Any], _rewards: NDArray[Any]) -> Callable[..., None]:
-    policy = import_module("river.bandit").LinUCBDisjoint(seed=0)
-    arms = list(range(ARMS))
-
-    def play(context: NDArray[Any], rewards: NDArray[Any]) -> None:
-        features = dict(enumerate(context.tolist()))
-        arm = policy.pull(arms, context=features)
-        policy.update(arm, features, float(rewards[arm]))
-
-    return play
-
-
-def mabwiser(name: str, contexts: NDArray[Any], rewards: NDArray[Any]) -> Callable[..., None]:
-    mab = import_module("mabwiser.mab")
-    arms = list(range(ARMS))
-    if name.endswith("TreeBandit"):
-        model = mab.MAB(arms, mab.LearningPolicy.UCB1(alpha=1.0), mab.NeighborhoodPolicy.TreeBandit())
-    else:
-        model = mab.MAB(arms, mab.LearningPolicy.LinUCB(alpha=1.0))
-    model.fit(arms, rewards[arms, arms], contexts[:ARMS])  # it wants some history: each arm once
-
-    def play(context: NDArray[Any], rewards: NDArray[Any]) -> None:
-        row = context[None, :]
-        arm = model.predict(row)
-        model.partial_fit([arm], [rewards[arm]], row)
-
-    return play
 
 
 # ---- long runs ------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -26,7 +25,7 @@ import conebandit as cb
 from conebandit.environments.base import World
 from conebandit.policies.binned_pareto_ucb import default_bins
 from conebandit.studies.suite import SUITE
-from report import Report
+from report import Report, machine, versions
 
 HORIZON = 22_000  # beyond the last change point of every task
 SEEDS = (1000, 1001)
@@ -105,8 +104,8 @@ def main() -> None:
     report = Report(
         title="Constants of policies: scores on the development suite (smaller is better; play and coverage: means)",
         command="python benchmarks/tune.py",
-        versions={"conebandit": cb.__version__, "numpy": np.__version__},
-        machine=f"{platform.machine()}, Python {platform.python_version()}, one core",
+        versions=versions("conebandit", "numpy"),
+        machine=machine("one core"),
     )
     report.rows = earlier_rows(kinds)
     for kind in kinds:

@@ -13,7 +13,6 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
 from conebandit.studies.standings import comparisons, standings, summary
 from conebandit.studies.suite import Task
 from conebandit.validate.arrays import FloatArray
-from report import Report
+from report import Report, versions
 
 HORIZON, CHANGE, SEEDS = 50_000, 5000, range(10)  # as in the suite
 LEFT_OUT = ("oracle", "random", "tree-sound")
@@ -151,7 +150,7 @@ def main() -> None:
     report = Report(
         title="Environments that nothing was tuned on: the default policy to the best baseline",
         command="python benchmarks/unseen.py",
-        versions={name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
+        versions=versions("conebandit", "numpy", "numba"),
         machine=f"{platform.machine()}, {HORIZON:,} rounds, {len(SEEDS)} seeds, {time.perf_counter() - start:.0f} s",
     )
     found = comparisons(table)
