@@ -7,8 +7,8 @@ Contenders take turns within each round, and the fastest of all rounds counts, s
 
 Peers. *moocore* (C): ``is_nondominated``; it knows the orthant only, so for the narrow cone it gets points that were
 mapped to facet coordinates first (the mapping is timed for us and not for it). *VOPy* needs PyTorch, so its published
-algorithm for cones (keep one point, drop all that it dominates, go on with the next) is timed instead, written here
-anew with one test for each pair as in the original; where that would take minutes it is left out.
+algorithm for cones (keep one point, drop all that it dominates, go on with the next) is timed instead, written again
+here with one test for each pair as in the original; where that would take minutes it is left out.
 """
 
 from __future__ import annotations

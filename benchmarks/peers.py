@@ -124,7 +124,7 @@ def vowpalwabbit(_name: str, _contexts: NDArray[Any], _rewards: NDArray[Any]) ->
         arm = draw.choices(range(ARMS), weights=chances)[0]
         labelled = actions.copy()
         labelled[arm] = f"0:{-rewards[arm]}:{chances[arm]} {actions[arm]}"
-        workspace.learn("\n".join([shared, *labelled]))  # text, so that the examples are given back when done
+        workspace.learn("\n".join([shared, *labelled]))  # text, so that the library frees the examples when done
 
     return play
 

@@ -4,7 +4,7 @@
 
 K = 10 arms, M = 2 objectives, d = 2, 20,000 rounds, one core; the fastest of twelve turns counts. The kernel is timed
 where few features are needed (a smooth environment) and where it uses all 128 (one with a short length scale). The
-longest pause is the longest single step (decide and observe) of 20,000: where the model is fitted anew, or a leaf is
+longest pause is the longest single step (decide and observe) of 20,000: where the model is fitted again, or a leaf is
 split; of a few turns, the one with the shortest.
 """
 

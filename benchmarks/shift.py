@@ -10,7 +10,7 @@ the same ones, the peers with one detector for each coordinate. The peers are fi
 alarms: on 100 stationary sequences of 100,000 contexts (in d dimensions 100 // d streams) the largest ADWIN delta of a
 grid, and the smallest Page-Hinkley threshold, with at most 1 % of the streams giving an alarm. Page-Hinkley comes as it
 is, and once more told the shift: with the best of five (delta, alpha), chosen on the very streams that are compared,
-which no user could do. The monitor, which is told nothing, is held against the best of them all.
+which no user could do. The monitor, which is told nothing, is compared with the best of them all.
 *Cost*: contexts fed one by one from Python, and many at a time.
 
 The peers are in ``benchmarks/shift_peers.py`` and run in an environment and a process of their own.

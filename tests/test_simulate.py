@@ -73,6 +73,13 @@ def test_the_number_of_workers_does_not_matter():
     same(one[3], cb.simulate(tree(env), env, 1200, seed=3))
 
 
+def test_progress_is_reported_to_a_function():
+    env = cb.environments.smooth(n_arms=3, dim=1, change_point=20)
+    seen = []
+    cb.simulate_many(tree(env), env, 50, seeds=[4, 2], progress=seen.append)
+    assert seen == ["seed 4", "seed 2"]
+
+
 def test_a_longer_run_begins_like_a_shorter_one():
     env = cb.environments.paper(n_arms=4, change_point=50)
     long, short = cb.simulate(tree(env), env, 2 * CHUNK + 10), cb.simulate(tree(env), env, CHUNK + 7)

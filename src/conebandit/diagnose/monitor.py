@@ -75,7 +75,7 @@ class ShiftMonitor:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew: the next contexts are the reference. The bound on false alarms holds from one reset to the next.
+        """Start again: the next contexts are the reference. The bound on false alarms holds from one reset to the next.
 
         Examples
         --------

@@ -315,10 +315,10 @@ def _check_radii(h: Sequence[float] | FloatArray) -> FloatArray:
 
 def _laws(source: object, target: object) -> tuple[Distribution, Distribution] | None:
     """Both as laws; None if both are tables."""
-    lawful = [hasattr(x, "mass") and hasattr(x, "sample") for x in (source, target)]
-    if not any(lawful):
+    are_laws = [hasattr(x, "mass") and hasattr(x, "sample") for x in (source, target)]
+    if not any(are_laws):
         return None
-    if not all(lawful):
+    if not all(are_laws):
         raise TypeError(
             "source and target must be two laws or two tables; wrap a table in environments.shift.empirical(table) to "
             "compare it with a law."

@@ -182,7 +182,7 @@ def tie_breaker(seed: np.uint64, seen: int, column: int, n_columns: int) -> floa
 
 @in_place
 def cash_after(t: float) -> float:
-    """What is left of a unit of wealth when fresh wealth has come t times."""
+    """What is left of a unit of wealth after fresh wealth was added t times."""
     root = np.sqrt(PATIENCE / (PATIENCE + t))
     return float(root * np.sqrt(root))
 

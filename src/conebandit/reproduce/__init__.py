@@ -1,1 +1,1 @@
-"""The paper's tables and figures, made anew and compared with what was printed."""
+"""The paper's tables, figures and bounds, reproduced and compared with what was printed."""

@@ -188,7 +188,7 @@ def _table(title: str) -> Table:
 
 
 def rich_tables(rows: Sequence[Row], width: int) -> list[Table]:
-    """One table for each task and one for the comparison, for a terminal that is so wide."""
+    """One table for each task and one for the comparison, for a terminal of this width."""
     table = standings(rows)
     shown = []
     for task in dict.fromkeys(standing.task for standing in table):

@@ -1,7 +1,7 @@
 """The environments that policies are compared in.
 
-Every entry makes an environment from a seed, and random mean functions come anew with every seed: what is ranked is how
-a policy does on a *kind* of problem, not on one draw of it. Contexts always shift.
+Every entry makes an environment from a seed, and random mean functions are drawn again for every seed: what is ranked
+is how a policy does on a *kind* of problem, not on one draw of it. Contexts always shift.
 """
 
 from __future__ import annotations

@@ -1,0 +1,24 @@
+"""Progress: one kind of argument, one bar."""
+
+import pytest
+
+from conebandit.progress import steps
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_bar_is_shown_if_wanted_and_goes_away(progress, monkeypatch, capsys):
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with steps(progress, "beginning", 2) as step:
+        step("first")
+        step("second")
+    assert ("2/2" in capsys.readouterr().out) == progress
+
+
+def test_a_function_is_called_after_each_step(capsys):
+    seen = []
+    with steps(seen.append, "beginning", 2) as step:
+        step("first")
+        step("second")
+    assert seen == ["first", "second"]
+    assert not capsys.readouterr().out
