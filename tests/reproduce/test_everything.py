@@ -12,7 +12,8 @@ from conebandit import plots
 from conebandit.cli import app
 from conebandit.regret import SERIES
 from conebandit.reproduce import study
-from conebandit.reproduce.everything import reproduce_all, study_sections
+from conebandit.reproduce.change_points import study_sections
+from conebandit.reproduce.everything import reproduce_all
 from conebandit.reproduce.study import POINTS, POLICIES, QUICK, Result, Setting, run_study
 
 

@@ -1,1 +1,1 @@
-"""Shift and theory, measured: how far apart populations are, what the theorems promise, when contexts have moved."""
+"""How far apart populations of contexts are, when one has moved, and how smooth and how clear rewards are."""

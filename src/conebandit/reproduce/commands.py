@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from conebandit.reproduce.table import Entry, gap_table
+from conebandit.reproduce.table import Entry, gap_table, write_table
 from conebandit.terminal import Folder, print_rows, require_writable, say
 
 reproduce = typer.Typer(invoke_without_command=True, help="Reproduce the paper's tables and figures.")
@@ -53,8 +53,6 @@ def table(
     entries = gap_table()
     _print_table(Console(), entries)
     if to is not None:
-        from conebandit.reproduce.everything import write_table  # noqa: PLC0415
-
         typer.echo(write_table(entries, to))
     if not all(e.agrees for e in entries):
         raise typer.Exit(1)
@@ -63,7 +61,7 @@ def table(
 @reproduce.command()
 def cones(to: Folder = Path("reproduction")) -> None:
     """The two panels of the paper's first figure."""
-    from conebandit.reproduce.everything import draw_cones  # noqa: PLC0415
+    from conebandit.reproduce.exhibits import draw_cones  # noqa: PLC0415  (needs matplotlib, an extra)
 
     require_writable(to / "cones.png", to / "cones.svg")
     for path in draw_cones(to):

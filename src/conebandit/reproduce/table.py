@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from conebandit.geometry.gap import gap
 from conebandit.geometry.pareto import pareto_mask
 from conebandit.reproduce import printed
+from conebandit.reproduce.files import write_csv
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,13 @@ def gap_table() -> list[Entry]:
             for k, arm in enumerate(printed.ARM_NAMES)
         ]
     return entries
+
+
+def write_table(entries: list[Entry], to: Path) -> Path:
+    """The gap table as CSV."""
+    head = ["arm", "cone", "on_front", "printed_on_front", "gap", "printed_gap", "agrees"]
+    rows = [
+        [e.arm, e.cone, str(e.on_front), str(e.printed_on_front), f"{e.gap:.10f}", e.printed_gap, str(e.agrees)]
+        for e in entries
+    ]
+    return write_csv(to / "gap-table.csv", [head, *rows])
