@@ -7,8 +7,8 @@ from conebandit.progress import steps
 
 @pytest.mark.parametrize("progress", [True, False])
 def test_a_bar_is_shown_if_wanted_and_goes_away(progress, monkeypatch, capsys):
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("FORCE_COLOR", "1")
+    for name, value in {"FORCE_COLOR": "1", "TTY_INTERACTIVE": "1", "TERM": "xterm", "COLUMNS": "100"}.items():
+        monkeypatch.setenv(name, value)
     with steps(progress, "beginning", 2) as step:
         step("first")
         step("second")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as RichProgress
 
@@ -33,6 +34,6 @@ def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
         yield progress
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with RichProgress(*columns, transient=True, disable=not progress) as bar:
+    with RichProgress(*columns, console=Console(), transient=True, disable=not progress) as bar:
         task = bar.add_task(description, total=total)
         yield lambda words: bar.update(task, advance=1, description=words)
