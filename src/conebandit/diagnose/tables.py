@@ -60,8 +60,8 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
     tables = []
     for path, table in ((source, first), (target, second)):
         rows = np.column_stack([column for column in map(table.get, names) if column is not None])
-        complete, left_out = _complete(rows, names, path.name)
-        notes += left_out
+        complete, said = _complete(rows, names, path.name)
+        notes += said
         tables.append(complete)
     for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
         if max(largest) > MAX_VALUE:
@@ -70,13 +70,13 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
                 "--columns."
             )
     constant = [(t == t[0]).all(axis=0) for t in tables]
-    useless = constant[0] & constant[1] & (tables[0][0] == tables[1][0])
-    dull = [name for name, same in zip(names, useless, strict=True) if same]
-    notes += [f"Column {name!r} has the same value everywhere and is left out." for name in dull]
-    if useless.all():
+    equal = constant[0] & constant[1] & (tables[0][0] == tables[1][0])
+    left_out = [name for name, same in zip(names, equal, strict=True) if same]
+    notes += [f"Column {name!r} has the same value everywhere and is left out." for name in left_out]
+    if equal.all():
         raise TableError(f"All columns ({', '.join(names)}) are constant and equal in both files: nothing to compare.")
-    kept = tuple(name for name in names if name not in dull)
-    return Pair(kept, tables[0][:, ~useless], tables[1][:, ~useless], tuple(notes))
+    kept = tuple(name for name in names if name not in left_out)
+    return Pair(kept, tables[0][:, ~equal], tables[1][:, ~equal], tuple(notes))
 
 
 def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatArray, list[str]]:
@@ -110,14 +110,7 @@ def _choose(
 ) -> tuple[list[str], list[str]]:
     """Columns to compare, and what to say about the others."""
     if columns is not None:
-        if len(set(columns)) != len(columns) or not columns:
-            raise TableError(f"--columns must name each column once; got {', '.join(columns) or 'nothing'}.")
-        for name in columns:
-            for path, table in zip(paths, (first, second), strict=True):
-                if name not in table:
-                    raise TableError(f"{path.name} has no column {name!r}; it has {', '.join(table)}.")
-                if table[name] is None:
-                    raise TableError(f"Column {name!r} of {path.name} holds text; only numbers can be compared.")
+        _require_numbers(columns, {paths[0]: first, paths[1]: second})
         return list(columns), []
     shared = [name for name in first if name in second]
     names = [name for name in shared if first[name] is not None and second[name] is not None]
@@ -129,6 +122,18 @@ def _choose(
     notes = [f"Column {name!r} is not in both files." for name in only]
     notes += [f"Column {name!r} holds text and is left out." for name in shared if name not in names]
     return names, notes
+
+
+def _require_numbers(columns: Sequence[str], tables: dict[Path, dict[str, FloatArray | None]]) -> None:
+    """A ``TableError`` unless each column is named once and holds numbers in every table."""
+    if len(set(columns)) != len(columns) or not columns:
+        raise TableError(f"--columns must name each column once; got {', '.join(columns) or 'nothing'}.")
+    for name in columns:
+        for path, table in tables.items():
+            if name not in table:
+                raise TableError(f"{path.name} has no column {name!r}; it has {', '.join(table)}.")
+            if table[name] is None:
+                raise TableError(f"Column {name!r} of {path.name} holds text; only numbers can be compared.")
 
 
 def _read(path: Path) -> dict[str, FloatArray | None]:
