@@ -6,7 +6,18 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from conebandit.validate.arguments import as_count, as_integer, as_number, as_positive, as_seed
+from conebandit.validate.arguments import (
+    as_arm,
+    as_count,
+    as_fraction,
+    as_increasing,
+    as_integer,
+    as_key,
+    as_number,
+    as_positive,
+    as_seed,
+    is_integer,
+)
 
 NO_NUMBERS = [True, False, np.True_, None, "3", [3], 3 + 0j, math.nan]
 
@@ -64,3 +75,87 @@ def test_a_hint_says_what_the_integer_is():
 def test_a_seed_must_be_an_integer():
     with pytest.raises(TypeError, match="seed must be an integer"):
         as_seed(True)
+
+
+@pytest.mark.parametrize("value", [*NO_NUMBERS, 0, 1, -0.5, 1.5, math.inf, 10**400, np.array(0.5), "0.5"])
+def test_a_fraction_lies_strictly_between_zero_and_one(value):
+    with pytest.raises(ValueError, match="share must lie between 0 and 1; got"):
+        as_fraction(value, "share")
+
+
+@pytest.mark.parametrize("value", [0.5, np.float32(0.5), Fraction(1, 2)])
+def test_fractions_of_any_kind_become_floats(value):
+    found = as_fraction(value, "share")
+    assert found == 0.5
+    assert type(found) is float
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2, 1],
+        [1, 1],
+        [True],
+        [False, True],
+        [np.True_],
+        [1.0],
+        [math.nan],
+        ["1"],
+        [None],
+        [[1]],
+        3,
+        None,
+        [np.array(1)],
+    ],
+)
+def test_what_does_not_increase_is_refused(values):
+    with pytest.raises(ValueError, match="rounds must be increasing integers; got"):
+        as_increasing(values, "rounds")
+
+
+@pytest.mark.parametrize("values", [[], [0], (1, np.int64(5)), np.array([1, 5]), [-3, 10**400]])
+def test_increasing_integers_become_a_tuple(values):
+    found = as_increasing(values, "rounds")
+    assert found == tuple(values)
+    assert all(type(v) is int for v in found)
+
+
+def test_increasing_integers_may_have_a_lower_bound():
+    assert as_increasing([0, 3], "rounds", least=0) == (0, 3)
+    with pytest.raises(ValueError, match=r"rounds must be increasing integers, at least 0; got \[-1, 3\]"):
+        as_increasing([-1, 3], "rounds", least=0)
+
+
+@pytest.mark.parametrize("value", [3, np.uint64(2**63), -(10**400)])
+def test_integers(value):
+    assert is_integer(value)
+
+
+@pytest.mark.parametrize("value", [*NO_NUMBERS, 3.0, math.inf, np.float64(3), np.array(3), Fraction(3)])
+def test_no_integers(value):
+    assert not is_integer(value)
+
+
+@pytest.mark.parametrize("value", [np.array(3), np.array([3]), math.inf, -math.inf])
+@pytest.mark.parametrize("check", [as_integer, as_count, as_number, as_positive])
+def test_arrays_and_infinite_numbers_are_refused(check, value):
+    with pytest.raises(ValueError, match=r"^size must be"):
+        check(value, "size")
+
+
+@pytest.mark.parametrize("arm", [True, np.True_, -1, 3, 1.0, "1", None, np.array(1), 10**400, math.nan])
+def test_what_is_no_arm_is_refused(arm):
+    with pytest.raises(ValueError, match="arm must be an integer from 0 to 2; got"):
+        as_arm(arm, 3)
+
+
+@pytest.mark.parametrize("key", [True, np.True_, 1.0, None, [1], np.array(1)])
+def test_what_is_no_key_is_refused(key):
+    with pytest.raises(TypeError, match="key must be an integer, a string or bytes"):
+        as_key(key)
+
+
+def test_keys_are_the_lowest_64_bits():
+    assert as_key(2**64 + 5) == as_key(5) == as_key(np.int8(5)) == 5
+    assert as_key(-1) == 2**64 - 1
+    assert as_key("a") == as_key(b"a") != as_key("b")

@@ -12,29 +12,15 @@ from conebandit.environments.noise import Gaussian, Noise
 from conebandit.environments.shift import Schedule
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.validate.arrays import FloatArray
+from conebandit.validate.sizes import Sizes
 
 
 @runtime_checkable
-class Environment(Protocol):
+class Environment(Sizes, Protocol):
     """Any object with these members can be simulated.
 
     Contexts do not depend on actions, so everything is vectorised: whole chunks of rounds at a time.
     """
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms, K."""
-        ...
-
-    @property
-    def n_objectives(self) -> int:
-        """Number of objectives, M."""
-        ...
-
-    @property
-    def context_dim(self) -> int:
-        """Number of context coordinates, d."""
-        ...
 
     @property
     def cone(self) -> Cone:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from conebandit.validate.arguments import Key
 from conebandit.validate.arrays import FloatArray
+from conebandit.validate.sizes import Sizes
 
 
 class Decision(NamedTuple):
@@ -66,27 +67,12 @@ class Front:
 
 
 @runtime_checkable
-class Policy(Protocol):
+class Policy(Sizes, Protocol):
     """Any object with these members can be simulated and served.
 
     ``decide`` must not change the policy, and must give the same answer to the same context and key until the next
     ``observe``.
     """
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms, K."""
-        ...
-
-    @property
-    def n_objectives(self) -> int:
-        """Number of objectives, M."""
-        ...
-
-    @property
-    def context_dim(self) -> int:
-        """Number of context coordinates, d."""
-        ...
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Arm for a context; ``key`` stands for the randomness of this decision."""

@@ -1,1 +1,1 @@
-"""Checks of arguments, the box of contexts, storage: the bottom of the house, which imports nothing of ours."""
+"""Checks of arguments, the box of contexts, files of saved policies: the lowest room, which imports nothing of ours."""

@@ -1,8 +1,12 @@
-"""Checks of single arguments: each gives the value in the form we use, or says which argument is wrong, and how."""
+"""Checks of single arguments: each returns the value in the form we use, or says which argument is wrong, and why.
+
+A boolean is never a number here, though Python counts it as an integer.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from hashlib import blake2b
 from numbers import Integral, Real
 from typing import Any
@@ -17,27 +21,38 @@ Key = int | str | bytes
 MAX_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
 
 
+def is_integer(value: Any) -> bool:
+    """Whether this is an integer, of Python or of NumPy.
+
+    Examples
+    --------
+    >>> is_integer(3), is_integer(np.int32(3)), is_integer(3.0), is_integer(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def as_key(key: Key) -> np.uint64:
-    """64 bits from an integer (its lowest 64 bits) or a text (a hash of it)."""
+    """64 bits from an integer (its lowest 64 bits) or a string (a hash of it)."""
     if type(key) is int:  # by far the most common
         return np.uint64(key & 0xFFFFFFFFFFFFFFFF)
     if isinstance(key, str | bytes):
         digest = blake2b(key.encode() if isinstance(key, str) else key, digest_size=8).digest()
         return np.uint64(int.from_bytes(digest, "little"))
-    if isinstance(key, Integral) and not isinstance(key, bool):
+    if is_integer(key):
         return np.uint64(int(key) & 0xFFFFFFFFFFFFFFFF)
     raise TypeError(f"key must be an integer, a string or bytes that identifies the decision; got {key!r}.")
 
 
 def as_seed(seed: Any) -> np.uint64:
     """64 bits from an integer."""
-    if not isinstance(seed, Integral) or isinstance(seed, bool):
+    if not is_integer(seed):
         raise TypeError(f"seed must be an integer; got {seed!r}.")
     return as_key(int(seed))
 
 
 def as_integer(value: Any, name: str, *, least: int | None = None, most: int | None = None, hint: str = "") -> int:
-    """An integer within bounds that are both allowed; booleans are none. ``hint`` says what it stands for.
+    """An integer; the bounds ``least`` and ``most`` are themselves allowed. ``hint`` says what it stands for.
 
     Examples
     --------
@@ -46,8 +61,7 @@ def as_integer(value: Any, name: str, *, least: int | None = None, most: int | N
         ...
     ValueError: levels must be an integer, at least 0; got True.
     """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or (least is not None and value < least) or (most is not None and value > most):
+    if not is_integer(value) or (least is not None and value < least) or (most is not None and value > most):
         wanted = [f"at least {least}"] * (least is not None) + [f"at most {most}"] * (most is not None)
         raise ValueError(f"{name} must be an integer{_wanted(wanted)}{hint and f', {hint}'}; got {value!r}.")
     return int(value)
@@ -55,11 +69,32 @@ def as_integer(value: Any, name: str, *, least: int | None = None, most: int | N
 
 def as_count(value: Any, name: str, *, most: int | None = None) -> int:
     """A positive integer, up to ``most`` if that is given."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+    if not is_integer(value) or value < 1:
         raise ValueError(f"{name} must be a positive integer; got {value!r}.")
     if most is not None and int(value) > most:
         raise ValueError(f"{name} must be at most {most}; got {value!r}.")
     return int(value)
+
+
+def as_increasing(values: Iterable[Any], name: str, *, least: int | None = None) -> tuple[int, ...]:
+    """Integers, each larger than the one before and none below ``least``: the rounds at which something changes.
+
+    Examples
+    --------
+    >>> as_increasing([10, 10], "change_points")
+    Traceback (most recent call last):
+        ...
+    ValueError: change_points must be increasing integers; got [10, 10].
+    """
+    try:
+        found = tuple(values)
+    except TypeError:
+        found = (None,)
+    good = all(is_integer(v) for v in found) and list(found) == sorted(set(found))
+    if not good or (least is not None and any(v < least for v in found)):
+        at_least = "" if least is None else f", at least {least}"
+        raise ValueError(f"{name} must be increasing integers{at_least}; got {values!r}.")
+    return tuple(int(v) for v in found)
 
 
 def as_number(
@@ -71,7 +106,7 @@ def as_number(
     most: float = math.inf,
     below: float = math.inf,
 ) -> float:
-    """A finite number; ``least`` and ``most`` are allowed, ``above`` and ``below`` are not. Booleans are no numbers.
+    """A finite number; the bounds ``least`` and ``most`` are themselves allowed, ``above`` and ``below`` are not.
 
     Examples
     --------
@@ -96,11 +131,19 @@ def as_positive(value: Any, name: str) -> float:
     return number
 
 
+def as_fraction(value: Any, name: str) -> float:
+    """A number above 0 and below 1, such as a share or a level of confidence."""
+    number = _as_float(value)
+    if not 0.0 < number < 1.0:
+        raise ValueError(f"{name} must lie between 0 and 1; got {value!r}.")
+    return number
+
+
 def _as_float(value: Any) -> float:
-    """A real number as float; nan for what is none, and for booleans."""
+    """A real number as float; nan for anything else."""
     try:
         return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:  # of an integer
+    except OverflowError:  # an integer or fraction beyond all floats
         return math.inf
 
 
@@ -112,13 +155,13 @@ def as_arm(arm: Any, n_arms: int) -> int:
     """Index of an arm."""
     if type(arm) is int and 0 <= arm < n_arms:
         return arm
-    if not isinstance(arm, Integral) or isinstance(arm, bool) or not 0 <= int(arm) < n_arms:
+    if not is_integer(arm) or not 0 <= int(arm) < n_arms:
         raise ValueError(f"arm must be an integer from 0 to {n_arms - 1}; got {arm!r}.")
     return int(arm)
 
 
 def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
-    """A reward vector; whether its entries are finite is for the caller to see."""
+    """A reward vector; the caller checks whether its entries are finite."""
     vector = as_floats(reward, "reward")
     if vector.shape != (n_objectives,):
         raise ValueError(f"reward must have {n_objectives} entries, one for each objective; got shape {vector.shape}.")
@@ -126,7 +169,7 @@ def as_reward(reward: ArrayLike, n_objectives: int) -> FloatArray:
 
 
 def refuse_extreme(reward: FloatArray) -> None:
-    """A ``ValueError`` if an entry is infinite or beyond ``MAX_REWARD`` in size; nan is allowed."""
+    """Raise a ``ValueError`` if an entry is infinite or larger than ``MAX_REWARD`` in size; nan is allowed."""
     for value in reward.tolist():  # faster than NumPy for so few, and this is called in every step
         if abs(value) > MAX_REWARD:
             what = "not be infinite" if math.isinf(value) else f"be at most {MAX_REWARD:g} in size"

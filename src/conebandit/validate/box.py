@@ -1,4 +1,4 @@
-"""Where contexts live: a box, mapped to the unit cube."""
+"""The box that contexts come from, and its map to the unit cube."""
 
 from __future__ import annotations
 
@@ -8,50 +8,55 @@ from numpy.typing import ArrayLike
 from conebandit.validate.arrays import FloatArray, as_floats
 
 
+def as_bounds(bounds: ArrayLike | None, context_dim: int) -> FloatArray:
+    """Lowest and highest value of each coordinate, shape (d, 2); the unit cube by default."""
+    if bounds is None:
+        return np.tile([0.0, 1.0], (context_dim, 1))
+    box = as_floats(bounds, "bounds").copy()
+    finite = box.shape == (context_dim, 2) and np.isfinite(box).all()
+    if not finite or not (box[:, 0] < box[:, 1]).all():
+        raise ValueError(
+            f"bounds must have shape ({context_dim}, 2), a finite (lowest, highest) for each coordinate, "
+            f"lowest below highest; got {np.asarray(bounds).tolist()}."
+        )
+    with np.errstate(over="ignore"):
+        if not np.isfinite(box[:, 1] - box[:, 0]).all():
+            raise ValueError(
+                f"bounds must have a finite difference between highest and lowest; got {box.tolist()}. "
+                "Give the contexts in other units."
+            )
+    return box
+
+
 class Box:
-    """Where contexts live: a box, mapped to the unit cube.
+    """The box that contexts come from, mapped to the unit cube.
 
     Parameters
     ----------
-    dim
-        Number of coordinates.
+    context_dim
+        Number of coordinates, d.
     bounds
-        Shape (d, 2), lowest and highest value of each coordinate; the unit cube by default.
+        Shape (d, 2): lowest and highest value of each coordinate; the unit cube by default.
     """
 
-    def __init__(self, dim: int, bounds: ArrayLike | None = None) -> None:
-        if bounds is None:
-            self.bounds = np.tile([0.0, 1.0], (dim, 1))
-        else:
-            self.bounds = as_floats(bounds, "bounds").copy()
-            ordered = self.bounds.shape == (dim, 2) and np.isfinite(self.bounds).all()
-            if not ordered or not (self.bounds[:, 0] < self.bounds[:, 1]).all():
-                raise ValueError(
-                    f"bounds must have shape ({dim}, 2), a finite (lowest, highest) for each coordinate, "
-                    f"lowest below highest; got {np.asarray(bounds).tolist()}."
-                )
-            with np.errstate(over="ignore"):
-                if not np.isfinite(self.bounds[:, 1] - self.bounds[:, 0]).all():
-                    raise ValueError(
-                        f"bounds must have a finite difference between highest and lowest; got {self.bounds.tolist()}. "
-                        "Give the contexts in other units."
-                    )
+    def __init__(self, context_dim: int, bounds: ArrayLike | None = None) -> None:
+        self.bounds = as_bounds(bounds, context_dim)
         self.is_unit = bool((self.bounds == [0.0, 1.0]).all())
         self._low, self._span = self.bounds[:, 0].copy(), np.ptp(self.bounds, axis=1)
-        self._shape = (dim,)
+        self._shape = (context_dim,)
 
     def __len__(self) -> int:
         return len(self.bounds)
 
     def scaled(self, context: ArrayLike) -> FloatArray:
-        """One context (d,) mapped by the bounds; whether it lies within them is for the caller to see."""
+        """One context (d,) mapped by the bounds; the caller checks whether it lies within them."""
         x = as_floats(context, "context")
         if x.shape != self._shape:
             raise ValueError(f"context must have shape ({len(self)},); got {x.shape}.")
         return x if self.is_unit else (x - self._low) / self._span
 
     def point(self, context: ArrayLike) -> FloatArray:
-        """One context (d,) in the unit cube, or a ``ValueError`` that says what is wrong with it."""
+        """One context (d,) in the unit cube; a ``ValueError`` says what is wrong with it."""
         x = self.scaled(context)
         for m, value in enumerate(x.tolist()):
             if not 0.0 <= value <= 1.0:

@@ -21,7 +21,7 @@ class PolicyFileError(ValueError):
 
 
 def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arrays: Arrays) -> None:
-    """Write a policy; the file is there completely or not at all."""
+    """Write a policy; the file appears complete or not at all."""
     target = Path(path)
     header = {"format": FORMAT, "kind": kind, "options": options}
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
@@ -34,13 +34,13 @@ def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arra
 
 
 def require_range(name: str, indices: NDArray[Any], least: int, end: int) -> None:
-    """A ``ValueError`` if an index is not from ``least`` to ``end - 1``: compiled code would go astray with it."""
+    """Raise a ``ValueError`` if an index is not from ``least`` to ``end - 1``: compiled code would read elsewhere."""
     if indices.size and not (indices.min() >= least and indices.max() < end):
         raise ValueError(f"array {name!r} holds numbers that are not from {least} to {end - 1}")
 
 
 def require_rows(name: str, array: NDArray[Any], rows: int, least: int) -> None:
-    """A ``ValueError`` if the number of rows is not what the state says it is, or below ``least``."""
+    """Raise a ``ValueError`` if the number of rows is not ``rows``, or is below ``least``."""
     if len(array) != rows or rows < least:
         raise ValueError(f"array {name!r} has {len(array)} rows where {max(rows, least)} are needed")
 
@@ -60,7 +60,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
         ) from None
     if not isinstance(kind, str) or not isinstance(options, dict):
         raise PolicyFileError(
-            f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged (its header is of no use)."
+            f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged (its header is not valid)."
         )
     if version != FORMAT:
         raise PolicyFileError(
