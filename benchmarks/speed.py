@@ -81,7 +81,7 @@ class Rounds:
     """Pre-drawn rounds of one world, and the ways to run the policy through them."""
 
     def __init__(self, dim: int) -> None:
-        self.world = cb.environments.smooth(n_arms=ARMS, dim=dim, change_point=2000)
+        self.world = cb.environments.smooth(n_arms=ARMS, context_dim=dim, change_point=2000)
         rng = np.random.default_rng(0)
         self.contexts = np.ascontiguousarray(self.world.contexts(rng, ROUNDS, 0))
         self.outcomes = np.ascontiguousarray(self.world.rewards(rng, self.world.means(self.contexts)))
@@ -189,7 +189,7 @@ def add_peer(report: Report, dim: int, name: str, peer: dict[str, Any]) -> None:
 
 def long_run(preset: Preset) -> Iterator[tuple[cb.ConeTree, int, float]]:
     """A million rounds at d = 2; yields the policy, rounds done and seconds taken by each chunk (drawing not timed)."""
-    world = cb.environments.smooth(n_arms=ARMS, dim=2, change_point=2000)
+    world = cb.environments.smooth(n_arms=ARMS, context_dim=2, change_point=2000)
     policy = cb.ConeTree(n_arms=ARMS, cone=world.cone, context_dim=2, preset=preset)
     rng = np.random.default_rng(1)
     for start in range(0, LONG, CHUNK):

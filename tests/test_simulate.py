@@ -43,7 +43,7 @@ def same(a, b):
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("preset", ["paper", "sound"])
 def test_the_compiled_loop_equals_the_step_by_step_loop(dim, preset):
-    env = cb.environments.smooth(n_arms=4, dim=dim, change_point=1000, noise=Gaussian(0.1), cone=C3, seed=dim)
+    env = cb.environments.smooth(n_arms=4, context_dim=dim, change_point=1000, noise=Gaussian(0.1), cone=C3, seed=dim)
     policy = tree(env, preset)
     fast, slow = cb.simulate(policy, env, 5000, seed=2), cb.simulate(Wrapped(policy), env, 5000, seed=2)
     same(fast, slow)
@@ -64,7 +64,7 @@ def test_random_arm_too():
 
 
 def test_the_number_of_workers_does_not_matter():
-    env = cb.environments.smooth(n_arms=3, dim=1, change_point=200)
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=200)
     one = cb.simulate_many(tree(env), env, 1200, seeds=range(4), n_jobs=1, progress=False)
     two = cb.simulate_many(tree(env), env, 1200, seeds=range(4), n_jobs=2, progress=False)
     for a, b in zip(one, two, strict=True):
@@ -74,7 +74,7 @@ def test_the_number_of_workers_does_not_matter():
 
 
 def test_progress_is_reported_to_a_function():
-    env = cb.environments.smooth(n_arms=3, dim=1, change_point=20)
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=20)
     seen = []
     cb.simulate_many(tree(env), env, 50, seeds=[4, 2], progress=seen.append)
     assert seen == ["seed 4", "seed 2"]
@@ -156,7 +156,7 @@ def test_contexts_outside_the_policys_bounds_are_refused():
 
 
 def test_rewards_that_no_policy_takes_are_refused():
-    env = cb.environments.smooth(n_arms=3, dim=1, change_point=50, noise=Gaussian(1e160))
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=50, noise=Gaussian(1e160))
     for policy in (cb.ConeKernel(3, env.cone, 1), Wrapped(cb.ConeKernel(3, env.cone, 1))):
         with pytest.raises(ValueError, match=r"environment must give rewards of at most 1e\+150 in size; got"):
             cb.simulate(policy, env, 100)

@@ -219,7 +219,7 @@ def simulate_many(
     Examples
     --------
     >>> import conebandit as cb
-    >>> env = cb.environments.smooth(n_arms=3, dim=1, change_point=50)
+    >>> env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=50)
     >>> policy = cb.RandomArm(n_arms=3, cone=env.cone, context_dim=1)
     >>> runs = cb.simulate_many(policy, env, 200, seeds=range(3), progress=False)
     >>> [run.seed for run in runs]

@@ -32,7 +32,7 @@ def test_smoothness_of_a_power(power, constant, dim):
 
 
 def test_jumps_are_not_smooth():
-    assert cb.smoothness(cb.environments.piecewise(dim=1)).exponent < 0.1
+    assert cb.smoothness(cb.environments.piecewise(context_dim=1)).exponent < 0.1
 
 
 @pytest.mark.parametrize(("power", "wanted"), [(1, 1.0), (2, 0.5)])

@@ -165,7 +165,7 @@ def test_the_contexts_of_the_paper():
 
 
 def test_irrelevant_coordinates_do_not_matter(rng):
-    env = smooth(dim=4, relevant=2, seed=3)
+    env = smooth(context_dim=4, relevant=2, seed=3)
     x, other = rng.random((2, 200, 4))
     other[:, :2] = x[:, :2]
     np.testing.assert_allclose(env.means(x), env.means(other), rtol=1e-12)
@@ -198,17 +198,17 @@ def test_random_functions_fill_their_range_and_follow_their_seed(make, rng):
 
 @pytest.mark.parametrize("make", [smooth, piecewise])
 def test_random_functions_take_other_schedules_and_shifts(make):
-    env = make(dim=3, nu=1, change_point=7)
+    env = make(context_dim=3, nu=1, change_point=7)
     assert env.change_points == (7,)
     x = env.contexts(np.random.default_rng(0), 7, 0)
     assert x.shape == (7, 3)
-    env = make(dim=1, schedule=shift.stationary(shift.beta(2, 2)))
+    env = make(context_dim=1, schedule=shift.stationary(shift.beta(2, 2)))
     assert env.change_points == ()
 
 
 @pytest.mark.parametrize("jumps", [1, 2, 5])
 def test_piecewise_means_are_constant_between_jumps(jumps):
-    env = piecewise(dim=2, jumps=jumps, seed=2)
+    env = piecewise(context_dim=2, jumps=jumps, seed=2)
     grid = np.linspace(0, 1, 5001)
     for fixed in (0.1, 0.6):
         for axis in (0, 1):
@@ -379,19 +379,27 @@ def test_bounded_noise_stays_within_its_width():
 @pytest.mark.parametrize(
     ("call", "error", "says"),
     [
-        (lambda: paper(1), ValueError, "n_arms must be at least 2; got 1"),
+        (lambda: paper(1), ValueError, "n_arms must be an integer, at least 2; got 1"),
         (lambda: paper(floor=0), ValueError, "floor must lie between 0 and 1; got 0"),
         (lambda: paper(floor=1), ValueError, "floor must lie between 0 and 1; got 1"),
-        (lambda: paper(nu=-1), ValueError, "nu must be a number above -1"),
-        (lambda: paper(sigma=-1), ValueError, "sigma must be a number >= 0; got -1"),
-        (lambda: dose_finding(1), ValueError, "n_arms must be at least 2; got 1"),
+        (lambda: paper(nu=-1), ValueError, "nu must be a number, above -1"),
+        (lambda: paper(sigma=-1), ValueError, "sigma must be a number, at least 0; got -1"),
+        (lambda: dose_finding(1), ValueError, "n_arms must be an integer, at least 2; got 1"),
         (lambda: dose_finding(start=9, stop=3), ValueError, "start and stop must satisfy"),
-        (lambda: smooth(dim=2, relevant=3), ValueError, "relevant must be between 1 and dim = 2; got 3"),
-        (lambda: smooth(dim=2, relevant=0), ValueError, "relevant must be between 1 and dim = 2; got 0"),
-        (lambda: piecewise(jumps=0), ValueError, "jumps must be at least 1; got 0"),
-        (lambda: piecewise(dim=0), ValueError, "dim must be a positive integer; got 0"),
-        (lambda: hausdorff_example(sigma=np.inf), ValueError, "sigma must be a number >= 0; got inf"),
-        (lambda: noise.Gaussian(np.nan), ValueError, "sigma must be a number >= 0; got nan"),
+        (
+            lambda: smooth(context_dim=2, relevant=3),
+            ValueError,
+            "relevant must be an integer, at least 1 and at most 2; got 3",
+        ),
+        (
+            lambda: smooth(context_dim=2, relevant=0),
+            ValueError,
+            "relevant must be an integer, at least 1 and at most 2; got 0",
+        ),
+        (lambda: piecewise(jumps=0), ValueError, "jumps must be a positive integer; got 0"),
+        (lambda: piecewise(context_dim=0), ValueError, "context_dim must be a positive integer; got 0"),
+        (lambda: hausdorff_example(sigma=np.inf), ValueError, "sigma must be a number, at least 0; got inf"),
+        (lambda: noise.Gaussian(np.nan), ValueError, "sigma must be a number, at least 0; got nan"),
         (lambda: noise.Correlated([1, 2]), ValueError, r"covariance must be a symmetric \(M, M\) matrix"),
         (lambda: noise.Correlated([[1, 0]]), ValueError, "covariance must be a symmetric"),
         (lambda: noise.Correlated([[1, 0.5], [0.4, 1]]), ValueError, "covariance must be a symmetric"),
@@ -420,7 +428,7 @@ def test_bad_arguments_are_named(call, error, says):
         (lambda: smooth(n_objectives=3, cone=cb.Cone.orthant(2)), "cone"),
         (lambda: paper(cone=cb.Cone.orthant(3)), "cone"),
         (lambda: dose_finding(cone=cb.Cone.orthant(3)), "cone"),
-        (lambda: smooth(dim=2, schedule=shift.stationary(shift.uniform(3))), "schedule"),
+        (lambda: smooth(context_dim=2, schedule=shift.stationary(shift.uniform(3))), "schedule"),
         (lambda: smooth(length_scale=-1), "length_scale"),
         (lambda: smooth(low=-1), "low"),
         (lambda: piecewise(low=2), "low"),

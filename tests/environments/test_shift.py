@@ -27,14 +27,14 @@ FAMILIES = {
 def continuous_laws():
     """Laws with a density, bounded and smooth but for the edges of the boxes of a mixture's parts."""
     for name, dim in itertools.product(FAMILIES, (1, 2, 3)):
-        yield f"{name}-{dim}", FAMILIES[name](dim=dim)
-        yield f"{name}-{dim}-stretched", FAMILIES[name](dim=dim, bounds=BOX[:dim])
+        yield f"{name}-{dim}", FAMILIES[name](context_dim=dim)
+        yield f"{name}-{dim}-stretched", FAMILIES[name](context_dim=dim, bounds=BOX[:dim])
     yield "nearly-normal", shift.truncated_normal(0.5, 0.05)
     yield "off-centre-normal", shift.truncated_normal(1.5, 0.5, bounds=[[5, 7]])
     yield "steep-exponential", shift.exponential(30)
     yield "flat-exponential", shift.exponential(1e-9)
     yield "product", shift.product(shift.beta(2, 5), shift.uniform(bounds=[[-1, 1]]), shift.power_law(1))
-    yield "product-of-planes", shift.product(shift.exponential(2, dim=2), shift.power_law(3, bounds=[[2, 4]]))
+    yield "product-of-planes", shift.product(shift.exponential(2, context_dim=2), shift.power_law(3, bounds=[[2, 4]]))
     yield "mixture", shift.mixture([shift.power_law(3), shift.uniform(), shift.beta(2, 2)], [1, 2, 3])
     yield "mixture-of-boxes", shift.mixture([shift.uniform(2), shift.power_law(1, 2, bounds=[[-1, 0.5], [0.5, 2]])])
     yield "mixture-with-nothing", shift.mixture([shift.uniform(), shift.power_law(3)], [0, 1])
@@ -52,7 +52,7 @@ every_law_and_table = pytest.mark.parametrize(
 
 def integral(law: shift.Distribution, lower: np.ndarray, upper: np.ndarray) -> float:
     """Integral of the density over a box by Gauss-Legendre, between the edges of the boxes of the parts."""
-    nodes, weights = np.polynomial.legendre.leggauss(24 if law.dim == 3 else 80)
+    nodes, weights = np.polynomial.legendre.leggauss(24 if law.context_dim == 3 else 80)
     parts = getattr(law, "parts", ())
     axes = []
     for m, (a, b) in enumerate(zip(lower, upper, strict=True)):
@@ -70,7 +70,7 @@ def integral(law: shift.Distribution, lower: np.ndarray, upper: np.ndarray) -> f
 
 def random_boxes(law: shift.Distribution, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     low, high = law.bounds.T
-    corners = np.sort(low + (high - low) * rng.random((2, count, law.dim)), axis=0)
+    corners = np.sort(low + (high - low) * rng.random((2, count, law.context_dim)), axis=0)
     return corners[0], corners[1]
 
 
@@ -132,13 +132,13 @@ def test_cells_share_the_whole_mass(law):
 @every_law_and_table
 def test_samples_are_inside_and_repeat_for_a_seed(law):
     x = law.sample(np.random.default_rng(1), 3000)
-    assert x.shape == (3000, law.dim)
+    assert x.shape == (3000, law.context_dim)
     assert x.dtype == np.float64
     assert (x >= law.bounds[:, 0]).all()
     assert (x <= law.bounds[:, 1]).all()
     np.testing.assert_array_equal(x, law.sample(np.random.default_rng(1), 3000))
     assert not np.array_equal(x, law.sample(np.random.default_rng(2), 3000))
-    assert law.sample(np.random.default_rng(1), 0).shape == (0, law.dim)
+    assert law.sample(np.random.default_rng(1), 0).shape == (0, law.context_dim)
 
 
 @every_law_and_table
@@ -152,7 +152,7 @@ def test_the_caller_may_write_to_what_was_sampled(law):
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_any_leading_shape(dim):
-    law = FAMILIES["beta"](dim=dim)
+    law = FAMILIES["beta"](context_dim=dim)
     x = np.random.default_rng(0).random((4, 5, dim))
     assert law.density(x).shape == (4, 5)
     assert law.density(x[0, 0]).shape == ()
@@ -189,8 +189,8 @@ def test_a_truncated_normal_is_a_normal_where_nothing_is_cut():
 
 
 def test_coordinates_of_a_product_come_in_order_and_are_independent(rng):
-    law = shift.product(shift.beta(2, 5), shift.power_law(3, dim=2), shift.uniform(bounds=[[5, 6]]))
-    assert law.dim == 4
+    law = shift.product(shift.beta(2, 5), shift.power_law(3, context_dim=2), shift.uniform(bounds=[[5, 6]]))
+    assert law.context_dim == 4
     np.testing.assert_array_equal(law.bounds, [[0, 1], [0, 1], [0, 1], [5, 6]])
     x = law.sample(rng, 20_000)
     np.testing.assert_allclose(x.mean(axis=0), [2 / 7, 0.8, 0.8, 5.5], atol=5 * 0.29 / np.sqrt(20_000))
@@ -332,7 +332,7 @@ def test_the_effective_source_weighs_laws_by_rounds(schedule, until, weights):
 
 def test_schedules_know_their_box_and_repeat_for_a_seed():
     schedule = shift.gradual(shift.uniform(2), shift.power_law(2, 2, bounds=[[-1, 0.5], [0, 4]]), start=0, stop=50)
-    assert schedule.dim == 2
+    assert schedule.context_dim == 2
     np.testing.assert_array_equal(schedule.bounds, [[-1, 1], [0, 4]])
     x = schedule.sample(np.random.default_rng(5), 200, start=10)
     assert x.shape == (200, 2)
@@ -348,19 +348,19 @@ ONE, TWO = shift.uniform(1), shift.uniform(2)
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: shift.uniform(0), "dim must be a positive integer; got 0"),
-        (lambda: shift.uniform(bounds=[[1, 1]]), r"bounds must have shape \(1, 2\), lowest below highest"),
+        (lambda: shift.uniform(0), "context_dim must be a positive integer; got 0"),
+        (lambda: shift.uniform(bounds=[[1, 1]]), r"bounds must have shape \(1, 2\), .* lowest below highest"),
         (lambda: shift.uniform(bounds=[[np.nan, 1]]), "bounds must have shape"),
         (lambda: shift.uniform(2, bounds=[[0, 1]]), r"bounds must have shape \(2, 2\)"),
-        (lambda: shift.power_law(-1), "nu must be a number above -1"),
-        (lambda: shift.power_law(np.nan), "nu must be a number above -1"),
-        (lambda: shift.power_law(1, dim=-1), "dim must be"),
+        (lambda: shift.power_law(-1), "nu must be a number, above -1"),
+        (lambda: shift.power_law(np.nan), "nu must be a number, above -1"),
+        (lambda: shift.power_law(1, context_dim=-1), "context_dim must be"),
         (lambda: shift.beta(0, 1), "a must be a positive number; got 0"),
         (lambda: shift.beta(1, np.inf), "b must be a positive number; got inf"),
         (lambda: shift.beta(1, 1, bounds=[0, 1]), "bounds must have shape"),
         (lambda: shift.truncated_normal(0.5, 0), "std must be a positive number; got 0"),
         (lambda: shift.truncated_normal(9, 0.1), "mean 9 and std 0.1 leave no mass"),
-        (lambda: shift.truncated_normal(np.nan, 0.1), "mean nan and std"),
+        (lambda: shift.truncated_normal(np.nan, 0.1), "mean must be a finite number; got nan"),
         (lambda: shift.exponential(-2), "rate must be a positive number; got -2"),
         (shift.product, "product takes one or more basic distributions"),
         (lambda: shift.product(shift.mixture([ONE])), "product takes one or more basic distributions"),
@@ -377,19 +377,19 @@ ONE, TWO = shift.uniform(1), shift.uniform(2)
         (lambda: shift.empirical([[-2.0]], bounds=[[0, 1]]), "bounds .*contain all rows"),
         (lambda: shift.empirical([[2.0]], bounds=[0, 3]), r"bounds must have shape \(1, 2\)"),
         (lambda: shift.empirical([[2.0]]).density([2.0]), "no density; use mass"),
-        (lambda: shift.change_point(ONE, ONE, at=-1), r"at must hold 1 increasing round numbers.*got \[-1\]"),
+        (lambda: shift.change_point(ONE, ONE, at=-1), r"at must be increasing integers, at least 0; got \[-1\]"),
         (lambda: shift.change_point(ONE, TWO, at=1), r"laws must have the same dimension; got \[1, 2\]"),
-        (lambda: shift.shifts([ONE, ONE], at=[1, 2]), "at must hold 1 increasing round numbers, one less than laws"),
-        (lambda: shift.shifts([ONE, ONE, ONE], at=[2, 2]), "at must hold 2 increasing"),
-        (lambda: shift.shifts([ONE, ONE, ONE], at=[3, 2]), "at must hold 2 increasing"),
+        (lambda: shift.shifts([ONE, ONE], at=[1, 2]), "at must have one entry less than laws, of which there are 2"),
+        (lambda: shift.shifts([ONE, ONE, ONE], at=[2, 2]), "at must be increasing integers, at least 0"),
+        (lambda: shift.shifts([ONE, ONE, ONE], at=[3, 2]), "at must be increasing integers, at least 0"),
         (lambda: shift.shifts([ONE, TWO], at=[1]), "laws must have the same dimension"),
         (lambda: shift.gradual(ONE, ONE, 5, 5), "start and stop must satisfy 0 <= start < stop; got 5 and 5"),
         (lambda: shift.gradual(ONE, ONE, -1, 5), "start and stop must satisfy"),
         (lambda: shift.gradual(ONE, TWO, 1, 5), "laws must have the same dimension"),
-        (lambda: shift.recurring([ONE], 0), "period must be at least 1; got 0"),
+        (lambda: shift.recurring([ONE], 0), "period must be a positive integer; got 0"),
         (lambda: shift.recurring([ONE, TWO], 3), "laws must have the same dimension"),
         (lambda: shift.recurring([], 3), "laws must have the same dimension"),
-        (lambda: shift.stationary(ONE).mixture(0), "until must be at least 1; got 0"),
+        (lambda: shift.stationary(ONE).mixture(0), "until must be a positive integer; got 0"),
     ],
 )
 def test_bad_arguments_are_named(call, says):

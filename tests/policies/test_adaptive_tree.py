@@ -90,7 +90,7 @@ def test_decisions_fronts_and_splits_equal_the_plain_twin(n_arms, cone, dim, rou
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 def test_the_compiled_loop_equals_step_by_step(dim):
-    env = cb.environments.smooth(n_arms=4, dim=dim, length_scale=0.15, change_point=300, seed=1000)
+    env = cb.environments.smooth(n_arms=4, context_dim=dim, length_scale=0.15, change_point=300, seed=1000)
     rng = np.random.default_rng(3)
     x = env.contexts(rng, 2500, 0)
     outcomes = env.rewards(rng, env.means(x)).copy()
@@ -195,7 +195,7 @@ def test_splits_are_along_the_coordinate_that_matters():
 
 
 def test_scale_and_origin_of_the_rewards_do_not_matter():
-    env = cb.environments.smooth(n_arms=3, dim=2, length_scale=0.2, seed=1001)
+    env = cb.environments.smooth(n_arms=3, context_dim=2, length_scale=0.2, seed=1001)
     plain, wanted = simulated(env.means, 2, 0, sigma=0.2)
     assert plain.n_leaves > 1
     for factor, shift in ((1000.0, 0.0), (0.001, 0.0), (1000.0, -5000.0), (1.0, 300.0)):

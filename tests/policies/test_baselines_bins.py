@@ -349,7 +349,7 @@ def test_the_best_arms_are_found_where_contexts_say_nothing(rng):
 
 
 def test_they_learn():
-    env = cb.environments.smooth(n_arms=6, dim=2, change_point=1000, seed=3)
+    env = cb.environments.smooth(n_arms=6, context_dim=2, change_point=1000, seed=3)
     random = cb.simulate(cb.RandomArm(6, env.cone, 2), env, 8000).average("play", after=4000)
     for kind in BINNED:
         run = cb.simulate(kind(6, env.cone, 2), env, 8000)
@@ -358,7 +358,7 @@ def test_they_learn():
 
 @pytest.mark.parametrize("kind", [cb.BinnedElimination, cb.SelfTuning])
 def test_cautious_constants_lose_no_arm_of_the_front(kind):
-    env = cb.environments.smooth(n_arms=6, dim=1, length_scale=0.5, seed=2)
+    env = cb.environments.smooth(n_arms=6, context_dim=1, length_scale=0.5, seed=2)
     run = cb.simulate(kind(6, env.cone, 1, width=0.45, smoothness=3.0), env, 20_000)
     assert run.series["lost"].max() == 0
 

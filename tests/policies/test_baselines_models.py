@@ -291,7 +291,7 @@ def test_an_arm_with_an_unknown_metric_comes_first_and_is_not_reported(name):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_it_learns(name):
-    env = cb.environments.smooth(n_arms=6, dim=1, length_scale=1.0, change_point=500, seed=1001)
+    env = cb.environments.smooth(n_arms=6, context_dim=1, length_scale=1.0, change_point=500, seed=1001)
     policy = getattr(cb, name)(env.n_arms, env.cone, env.context_dim)
     chance = cb.simulate(cb.RandomArm(env.n_arms, env.cone, env.context_dim), env, 4000)
     run = cb.simulate(policy, env, 4000)

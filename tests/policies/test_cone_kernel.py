@@ -202,7 +202,7 @@ def test_extreme_and_constant_rewards(scale):
 
 def test_a_coordinate_that_does_not_matter_is_found_out():
     for seed in range(5):
-        env = cb.environments.smooth(n_arms=4, dim=4, relevant=1, change_point=500, seed=200 + seed)
+        env = cb.environments.smooth(n_arms=4, context_dim=4, relevant=1, change_point=500, seed=200 + seed)
         run = cb.simulate(cb.ConeKernel(4, env.cone, 4), env, 4000, seed=seed)
         told = run.policy.explain([0.5] * 4)
         assert told.relevance[0] == 1.0
@@ -211,7 +211,7 @@ def test_a_coordinate_that_does_not_matter_is_found_out():
 
 
 def test_learns_sooner_than_bins_and_chance():
-    env = cb.environments.smooth(n_arms=6, dim=2, change_point=1000, seed=77)
+    env = cb.environments.smooth(n_arms=6, context_dim=2, change_point=1000, seed=77)
     make = {"kernel": cb.ConeKernel, "bins": cb.BinnedParetoUCB, "random": cb.RandomArm}
     score = {}
     for name, policy in make.items():
@@ -248,7 +248,7 @@ def test_arms_that_merely_tie_are_played_less():
 
 def test_ties_are_not_acted_on_where_there_are_none():
     for seed in range(3):
-        env = cb.environments.smooth(n_arms=6, dim=2, change_point=1000, seed=300 + seed)
+        env = cb.environments.smooth(n_arms=6, context_dim=2, change_point=1000, seed=300 + seed)
         policy = cb.simulate(cb.ConeKernel(6, env.cone, 2), env, 6000, seed=seed).policy
         assert policy.state()["levels"][spectral.PLAY_TIE] == 0
 

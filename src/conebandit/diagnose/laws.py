@@ -27,8 +27,8 @@ def by_quadrature(source: Distribution, target: Distribution, radius: FloatArray
     that no peak of it is overlooked.
     """
     value, error = np.inf, 0.0
-    for refinement in range(MAX_REFINEMENTS if source.dim == 1 else MAX_REFINEMENTS - 3):
-        axes = [_nodes(source, target, radius, m, refinement) for m in range(source.dim)]
+    for refinement in range(MAX_REFINEMENTS if source.context_dim == 1 else MAX_REFINEMENTS - 3):
+        axes = [_nodes(source, target, radius, m, refinement) for m in range(source.context_dim)]
         before = value
         value, total = _integrals(source, target, radius, axes)
         if np.isinf(value):
@@ -86,7 +86,7 @@ def reciprocals(source: Distribution, contexts: FloatArray, radii: list[FloatArr
 def cell_ratios(source: Distribution, target: Distribution, box: FloatArray, level: int) -> float:
     """Sum over the dyadic cells of a level of Q(B) / P(B); cells that the target does not reach count nothing."""
     side = np.ptp(box, axis=1) / 2**level
-    index = np.stack(np.meshgrid(*[np.arange(2**level)] * source.dim, indexing="ij"), axis=-1)
+    index = np.stack(np.meshgrid(*[np.arange(2**level)] * source.context_dim, indexing="ij"), axis=-1)
     lower = box[:, 0] + index * side
     upper = np.where(index == 2**level - 1, box[:, 1], box[:, 0] + (index + 1) * side)
     reached, held = target.mass(lower, upper), source.mass(lower, upper)

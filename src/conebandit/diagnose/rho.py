@@ -297,8 +297,10 @@ def rho_tree(
         x, y, _ = _tables(source, target, bounds)  # type: ignore[arg-type]
         return np.array([cell_ratio_estimate(x, y, level) for level in range(levels + 1)])
     P, Q = pair
-    if 2 ** (P.dim * levels) > MAX_CELLS:
-        raise ValueError(f"levels must be at most {20 // P.dim} for laws in {P.dim} dimensions; got {levels}.")
+    if 2 ** (P.context_dim * levels) > MAX_CELLS:
+        raise ValueError(
+            f"levels must be at most {20 // P.context_dim} for laws in {P.context_dim} dimensions; got {levels}."
+        )
     box = _box(P.bounds, Q.bounds, bounds)
     return np.array([laws.cell_ratios(P, Q, box, level) for level in range(levels + 1)])
 
@@ -324,13 +326,13 @@ def _laws(source: object, target: object) -> tuple[Distribution, Distribution] |
             "compare it with a law."
         )
     P, Q = source, target
-    if P.dim != Q.dim:  # type: ignore[attr-defined]
-        raise ValueError(f"source has dimension {P.dim} and target {Q.dim}; they must agree.")  # type: ignore[attr-defined]
+    if P.context_dim != Q.context_dim:  # type: ignore[attr-defined]
+        raise ValueError(f"source has dimension {P.context_dim} and target {Q.context_dim}; they must agree.")  # type: ignore[attr-defined]
     return P, Q  # type: ignore[return-value]
 
 
 def _best_method(target: Distribution) -> Method:
-    if target.dim > 2:
+    if target.context_dim > 2:
         return "monte carlo"
     try:
         target.density(target.bounds.mean(axis=1))
@@ -376,8 +378,8 @@ def _table(values: ArrayLike, name: str) -> FloatArray:
 
 
 def _exact(source: Distribution, target: Distribution, radii: FloatArray, span: FloatArray) -> RhoCurve:
-    if source.dim > 2:
-        raise ValueError(f"method 'quadrature' is for d = 1 and 2; got d = {source.dim}. Use 'monte carlo'.")
+    if source.context_dim > 2:
+        raise ValueError(f"method 'quadrature' is for d = 1 and 2; got d = {source.context_dim}. Use 'monte carlo'.")
     pairs = np.array([laws.by_quadrature(source, target, r * span) for r in radii])
     value, error = pairs[:, 0], pairs[:, 1]
     none = np.empty((0, len(radii)))

@@ -1,4 +1,4 @@
-"""What an environment offers, and the plain one that all others here are made of."""
+"""What an environment offers, and the class that all environments here are instances of."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.environments.shift import Schedule
 from conebandit.geometry.cone import Cone, as_cone
+from conebandit.validate.arguments import as_count
 from conebandit.validate.arrays import FloatArray
 from conebandit.validate.sizes import Sizes
 
@@ -60,9 +61,9 @@ class World:
     cone
         The preference cone; its dimension is M.
     n_arms
-        K.
+        Number of arms, K.
     noise
-        How rewards are drawn.
+        How rewards are drawn around their means.
     """
 
     name: str
@@ -73,9 +74,8 @@ class World:
     noise: Noise = Gaussian()  # noqa: RUF009  (frozen, so it can be shared)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.n_arms, int | np.integer) or self.n_arms < 1:
-            raise ValueError(f"n_arms must be a positive integer; got {self.n_arms!r}.")
-        if not all(hasattr(self.schedule, name) for name in ("sample", "dim", "bounds", "change_points")):
+        object.__setattr__(self, "n_arms", as_count(self.n_arms, "n_arms"))
+        if not all(hasattr(self.schedule, name) for name in ("sample", "context_dim", "bounds", "change_points")):
             raise TypeError(f"schedule must be a Schedule, such as stationary(law); got {self.schedule!r}.")
         as_cone(self.cone)
         probe = self.mean_function(self.schedule.sample(np.random.default_rng(0), 2, 0))
@@ -93,7 +93,7 @@ class World:
     @property
     def context_dim(self) -> int:
         """Number of context coordinates, d."""
-        return self.schedule.dim
+        return self.schedule.context_dim
 
     @property
     def change_points(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import as_integer
 from conebandit.validate.arrays import FloatArray
 
 
@@ -49,9 +50,9 @@ def dose_finding(
     Parameters
     ----------
     n_arms
-        Into how many doses the range is cut.
+        Number of doses, from the lowest to the highest; at least 2.
     start, stop
-        When demographics drift.
+        First and last round of the drift.
     noise
         Gaussian with deviation 0.3 by default; :class:`~conebandit.environments.noise.Bernoulli` for yes-or-no
         outcomes.
@@ -68,8 +69,7 @@ def dose_finding(
     >>> bool(young[5, 1] > old[5, 1])      # the same dose is safer for the young
     True
     """
-    if n_arms < 2:
-        raise ValueError(f"n_arms must be at least 2; got {n_arms!r}.")
+    n_arms = as_integer(n_arms, "n_arms", least=2)
     early = shift.product(shift.beta(2, 5), shift.beta(5, 2))
     late = shift.product(shift.beta(5, 2), shift.beta(2, 4))
     schedule = shift.gradual(early, late, start, stop)

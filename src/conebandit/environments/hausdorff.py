@@ -10,13 +10,14 @@ from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import as_fraction
 from conebandit.validate.arrays import FloatArray
 
 
 class _Harmonic:
     """Contexts 1, 1/2, 1/3, ...: a deterministic schedule."""
 
-    dim = 1
+    context_dim = 1
     bounds = np.array([[0.0, 1.0]])
     change_points: tuple[int, ...] = ()
     parts = (shift.uniform(),)
@@ -46,7 +47,6 @@ def hausdorff_example(*, sigma: float = 0.1, floor: float = 1e-3) -> World:
     >>> env.contexts(np.random.default_rng(0), 3, 0).ravel()
     array([1.        , 0.5       , 0.33333333])
     """
-    if not 0 < floor < 1:
-        raise ValueError(f"floor must lie between 0 and 1; got {floor!r}.")
     schedule: shift.Schedule = _Harmonic()  # type: ignore[assignment]
-    return World("hausdorff example", schedule, _Means(floor), Cone.orthant(2), 3, Gaussian(sigma))
+    means = _Means(as_fraction(floor, "floor"))
+    return World("hausdorff example", schedule, means, Cone.orthant(2), 3, Gaussian(sigma))

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from conebandit.validate.arguments import as_number
 from conebandit.validate.arrays import FloatArray, as_floats
 
 
@@ -27,8 +28,7 @@ class Gaussian:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.sigma, int | float | np.number) and np.isfinite(self.sigma) and self.sigma >= 0):
-            raise ValueError(f"sigma must be a number >= 0; got {self.sigma!r}.")
+        object.__setattr__(self, "sigma", as_number(self.sigma, "sigma", least=0))
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
         """Rewards around the means."""
@@ -81,8 +81,7 @@ class Bounded:
     width: float = 0.5
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.width, int | float | np.number) and np.isfinite(self.width) and self.width >= 0):
-            raise ValueError(f"width must be a number >= 0; got {self.width!r}.")
+        object.__setattr__(self, "width", as_number(self.width, "width", least=0))
 
     def draw(self, rng: np.random.Generator, means: FloatArray) -> FloatArray:
         """Rewards around the means."""

@@ -10,6 +10,7 @@ from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import as_fraction, as_integer
 from conebandit.validate.arrays import FloatArray
 
 
@@ -76,15 +77,11 @@ def paper(
     >>> env.means(env.contexts(np.random.default_rng(0), 4, 0)).shape
     (4, 5, 2)
     """
-    if not isinstance(n_arms, int | np.integer) or n_arms < 2:
-        raise ValueError(f"n_arms must be at least 2; got {n_arms!r}.")
-    if change_point < 0:
-        raise ValueError(f"change_point must be a number of rounds, at least 0; got {change_point!r}.")
-    if not 0 < floor < 1:
-        raise ValueError(f"floor must lie between 0 and 1; got {floor!r}.")
+    n_arms = as_integer(n_arms, "n_arms", least=2)
+    change_point = as_integer(change_point, "change_point", least=0, hint="the number of source rounds")
+    means, noise = _Means(n_arms, printed, as_fraction(floor, "floor")), Gaussian(sigma)
+    schedule = shift.change_point(shift.power_law(nu), shift.uniform(), at=change_point)
     name = (
         f"paper{' as printed' if printed else ''}, K = {n_arms}, nu = {nu:g}, t_p = {change_point}, sigma = {sigma:g}"
     )
-    schedule = shift.change_point(shift.power_law(nu), shift.uniform(), at=change_point)
-    means = _Means(n_arms, printed, floor)
-    return World(name, schedule, means, cone or Cone.orthant(2), n_arms, Gaussian(sigma))
+    return World(name, schedule, means, cone or Cone.orthant(2), n_arms, noise)

@@ -1,4 +1,4 @@
-"""Means that jump, to hurt methods that count on smoothness."""
+"""Random mean functions that jump, to test methods that rely on smoothness."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
-from conebandit.environments.smooth import check_random_world, default_schedule
+from conebandit.environments.smooth import choose_schedule
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import as_count, as_fraction, as_integer
 from conebandit.validate.arrays import FloatArray
 
 
@@ -35,7 +36,7 @@ class _Steps:
 def piecewise(
     n_arms: int = 8,
     n_objectives: int = 2,
-    dim: int = 2,
+    context_dim: int = 2,
     *,
     jumps: int = 3,
     low: float = 0.2,
@@ -53,22 +54,22 @@ def piecewise(
     Examples
     --------
     >>> from conebandit.environments import piecewise
-    >>> env = piecewise(dim=1, jumps=2)
+    >>> env = piecewise(context_dim=1, jumps=2)
     >>> x = np.linspace(0, 1, 1000)[:, None]
     >>> len(np.unique(env.means(x)[:, 0, 0]))
     3
     """
-    if jumps < 1:
-        raise ValueError(f"jumps must be at least 1; got {jumps!r}.")
-    when = check_random_world(n_arms, dim, low, schedule or default_schedule(dim, nu, change_point))
-    rng = np.random.default_rng(seed)
+    n_arms, n_objectives = as_count(n_arms, "n_arms"), as_count(n_objectives, "n_objectives")
+    context_dim, jumps, low = as_count(context_dim, "context_dim"), as_count(jumps, "jumps"), as_fraction(low, "low")
+    when = choose_schedule(schedule, context_dim, nu, change_point)
+    rng = np.random.default_rng(as_integer(seed, "seed", least=0))
     steps = _Steps(
-        coordinate=np.repeat(np.arange(dim), jumps),
-        threshold=rng.random(dim * jumps),
-        heights=rng.standard_normal((dim * jumps, n_arms * n_objectives)),
+        coordinate=np.repeat(np.arange(context_dim), jumps),
+        threshold=rng.random(context_dim * jumps),
+        heights=rng.standard_normal((context_dim * jumps, n_arms * n_objectives)),
         base=0.5 * rng.standard_normal(n_arms * n_objectives),
         n_arms=n_arms,
         low=low,
     )
-    name = f"piecewise, d = {dim}, K = {n_arms}, M = {n_objectives}"
+    name = f"piecewise, d = {context_dim}, K = {n_arms}, M = {n_objectives}"
     return World(name, when, steps, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

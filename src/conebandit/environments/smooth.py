@@ -10,6 +10,7 @@ from conebandit.environments import shift
 from conebandit.environments.base import World
 from conebandit.environments.noise import Gaussian, Noise
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import as_count, as_fraction, as_integer, as_positive
 from conebandit.validate.arrays import FloatArray
 
 WAVES = 16  # cosines in each sum: enough that a sum of them looks like a Gaussian process
@@ -35,26 +36,22 @@ class _Waves:
         return waves.reshape(len(contexts), self.n_arms, -1)
 
 
-def default_schedule(dim: int, nu: float, change_point: int) -> shift.Schedule:
-    """The paper's shift in every coordinate."""
-    return shift.change_point(shift.power_law(nu, dim), shift.uniform(dim), at=change_point)
-
-
-def check_random_world(n_arms: int, dim: int, low: float, schedule: shift.Schedule) -> shift.Schedule:
-    """Checks that random environments share; the schedule."""
-    if not isinstance(n_arms, int | np.integer) or n_arms < 1:
-        raise ValueError(f"n_arms must be a positive integer; got {n_arms!r}.")
-    if not 0 < low < 1:
-        raise ValueError(f"low must lie between 0 and 1; got {low!r}.")
-    if schedule.dim != dim:
-        raise ValueError(f"schedule has dimension {schedule.dim}, but dim is {dim}; they must agree.")
+def choose_schedule(schedule: shift.Schedule | None, context_dim: int, nu: float, change_point: int) -> shift.Schedule:
+    """The given schedule, if it fits; by default the paper's shift in every coordinate."""
+    if schedule is None:
+        at = as_integer(change_point, "change_point", least=0)
+        return shift.change_point(shift.power_law(nu, context_dim), shift.uniform(context_dim), at=at)
+    if schedule.context_dim != context_dim:
+        raise ValueError(
+            f"schedule has dimension {schedule.context_dim}, but context_dim is {context_dim}; they must agree."
+        )
     return schedule
 
 
 def smooth(
     n_arms: int = 8,
     n_objectives: int = 2,
-    dim: int = 2,
+    context_dim: int = 2,
     *,
     relevant: int | None = None,
     length_scale: float = 0.5,
@@ -70,7 +67,7 @@ def smooth(
 
     Parameters
     ----------
-    n_arms, n_objectives, dim
+    n_arms, n_objectives, context_dim
         K, M and d.
     relevant
         How many of the coordinates matter (the first ones); all by default.
@@ -92,20 +89,19 @@ def smooth(
     Examples
     --------
     >>> from conebandit.environments import smooth
-    >>> env = smooth(n_arms=4, n_objectives=3, dim=2, seed=1)
+    >>> env = smooth(n_arms=4, n_objectives=3, context_dim=2, seed=1)
     >>> means = env.means(env.contexts(np.random.default_rng(0), 1000, 0))
     >>> means.shape, bool(0.2 <= means.min() and means.max() <= 1)
     ((1000, 4, 3), True)
     """
-    used = dim if relevant is None else relevant
-    if not 1 <= used <= dim:
-        raise ValueError(f"relevant must be between 1 and dim = {dim}; got {relevant!r}.")
-    if not (np.isfinite(length_scale) and length_scale > 0):
-        raise ValueError(f"length_scale must be a positive number; got {length_scale!r}.")
-    when = check_random_world(n_arms, dim, low, schedule or default_schedule(dim, nu, change_point))
-    rng = np.random.default_rng(seed)
-    frequencies = np.zeros((dim, WAVES))
-    frequencies[:used] = rng.standard_normal((used, WAVES)) / length_scale
+    n_arms, n_objectives = as_count(n_arms, "n_arms"), as_count(n_objectives, "n_objectives")
+    context_dim = as_count(context_dim, "context_dim")
+    relevant = context_dim if relevant is None else as_integer(relevant, "relevant", least=1, most=context_dim)
+    length_scale, low = as_positive(length_scale, "length_scale"), as_fraction(low, "low")
+    when = choose_schedule(schedule, context_dim, nu, change_point)
+    rng = np.random.default_rng(as_integer(seed, "seed", least=0))
+    frequencies = np.zeros((context_dim, WAVES))
+    frequencies[:relevant] = rng.standard_normal((relevant, WAVES)) / length_scale
     waves = _Waves(
         frequencies=frequencies,
         phases=rng.uniform(0.0, 2.0 * np.pi, WAVES),
@@ -113,5 +109,5 @@ def smooth(
         n_arms=n_arms,
         low=low,
     )
-    name = f"smooth, d = {dim} ({used} relevant), K = {n_arms}, M = {n_objectives}"
+    name = f"smooth, d = {context_dim} ({relevant} relevant), K = {n_arms}, M = {n_objectives}"
     return World(name, when, waves, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

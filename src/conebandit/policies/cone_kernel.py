@@ -90,7 +90,7 @@ class ConeKernel(CompiledPolicy):
     Examples
     --------
     >>> import conebandit as cb
-    >>> env = cb.environments.smooth(n_arms=4, dim=3, relevant=1, change_point=500)
+    >>> env = cb.environments.smooth(n_arms=4, context_dim=3, relevant=1, change_point=500)
     >>> policy = cb.ConeKernel(n_arms=4, cone=env.cone, context_dim=3)
     >>> run = cb.simulate(policy, env, horizon=3000)
     >>> run.average("play", after=1000) < 0.05

@@ -55,7 +55,7 @@ class Oracle:
     Examples
     --------
     >>> import conebandit as cb
-    >>> env = cb.environments.smooth(n_arms=4, dim=1)
+    >>> env = cb.environments.smooth(n_arms=4, context_dim=1)
     >>> run = cb.simulate(cb.Oracle(env), env, horizon=500)
     >>> run.total("play"), run.total("coverage"), run.average("recall")
     (0.0, 0.0, 1.0)
