@@ -1,7 +1,7 @@
 """Preference cones, which say when one reward vector is better than another.
 
 A cone is the set of improvements. ``b`` is at least as good as ``a`` iff ``b - a`` lies in it. Only this module, with
-its arithmetic in ``_cone_description``, knows how a cone came about (facets, rays, weights, exchange rates); everything
+its arithmetic in ``description``, knows how a cone was specified (facets, rays, weights, exchange rates); everything
 else takes a :class:`Cone`.
 """
 
@@ -9,30 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
-from math import cos, radians, sin
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from conebandit.geometry import description as describe
-from conebandit.geometry.description import SAME_FACET, Description
-from conebandit.geometry.inputs import check_names, read_rows, row_by_name
-from conebandit.kernels.order import TOLERANCE
-from conebandit.validate.arrays import FloatArray, as_floats, safe_exponent
+from conebandit.geometry import description
+from conebandit.geometry.description import Description
+from conebandit.geometry.inputs import check_names, weight_rows
+from conebandit.geometry.order import Order
+from conebandit.validate.arguments import as_count
 
-BoolArray = NDArray[np.bool_]
 Matrix = ArrayLike | Sequence[Sequence[Fraction]]  # rational entries are read exactly
 
 
-class Cone:
+class Cone(Order):
     """A polyhedral cone of improvements with non-empty interior.
 
     Make one with :meth:`orthant`, :meth:`from_facets`, :meth:`from_rays`, :meth:`wedge`, :meth:`from_weights`,
-    :meth:`from_weight_ranges` or :meth:`from_tradeoffs`. All rewards are "more is better"; turn a cost into a reward
-    by its sign before you come here.
+    :meth:`from_weight_ranges` or :meth:`from_tradeoffs`. More is better in every reward; change
+    the sign of a cost first.
 
     Attributes
     ----------
@@ -66,11 +62,6 @@ class Cone:
     True
     """
 
-    facets: FloatArray
-    rays: FloatArray
-    names: tuple[str, ...] | None
-    _lineality: int  # dimension of the largest subspace inside
-
     def __init__(self) -> None:
         raise TypeError("Cone() cannot be called; use Cone.orthant, Cone.from_facets, Cone.from_rays, ...")
 
@@ -94,9 +85,7 @@ class Cone:
                [0., 1., 0.],
                [0., 0., 1.]])
         """
-        if not isinstance(dim, Integral) or dim < 1:
-            raise ValueError(f"dim must be a positive integer, the number of objectives; got {dim!r}.")
-        return cls._make(describe.orthant(dim), names)
+        return cls._make(description.orthant(as_count(dim, "dim")), names)
 
     @classmethod
     def from_facets(cls, facets: Matrix, *, names: Sequence[str] | None = None) -> Cone:
@@ -114,7 +103,7 @@ class Cone:
         >>> Cone.from_facets([[1, 0], [0, 1], [1, 1]]) == Cone.orthant(2)
         True
         """
-        return cls._make(describe.from_facets(facets), names)
+        return cls._make(description.from_facets(facets), names)
 
     @classmethod
     def from_rays(cls, rays: Matrix, *, names: Sequence[str] | None = None) -> Cone:
@@ -132,7 +121,7 @@ class Cone:
         >>> Cone.from_rays([[1, 0], [0, 1], [1, 2]]) == Cone.orthant(2)
         True
         """
-        return cls._make(describe.from_rays(rays), names)
+        return cls._make(description.from_rays(rays), names)
 
     @classmethod
     def wedge(cls, degrees: float, *, names: Sequence[str] | None = None) -> Cone:
@@ -151,12 +140,7 @@ class Cone:
         >>> Cone.wedge(90) == Cone.orthant(2)
         True
         """
-        angle = float(degrees) if isinstance(degrees, Real) and not isinstance(degrees, bool) else np.nan
-        thin = 1e-6  # thinner wedges, and what is left of a half-plane beside thicker ones, drown in rounding
-        if not (thin <= angle <= 180 - thin or angle == 180):
-            raise ValueError(f"degrees must be a number from {thin:g} to 180 - {thin:g}, or 180; got {degrees!r}.")
-        lower = radians((90 - angle) / 2)  # angle of the lower ray; 0 at 90 degrees, with no rounding
-        return cls.from_facets([[-sin(lower), cos(lower)], [cos(lower), -sin(lower)]], names=names)
+        return cls._make(description.wedge(degrees), names)
 
     @classmethod
     def from_weights(
@@ -188,18 +172,8 @@ class Cone:
         >>> cone.dominates([0.9, 0.5], [0.5, 0.7])
         True
         """
-        rows: Any = weights
-        if isinstance(rows, Sequence) and rows and all(isinstance(w, Mapping) for w in rows):
-            order = list(rows[0]) if names is None else names
-            rows = [row_by_name(w, order, "weights") for w in rows]
-            names = order
-        read, _, _ = read_rows(rows, "weights")
-        for i, row in enumerate(read):
-            if min(row) < 0:
-                raise ValueError(
-                    f"weights must be >= 0; weights[{i}] is not. For normals of any sign use Cone.from_facets."
-                )
-        return cls.from_facets(rows, names=names)
+        rows, order = weight_rows(weights, names)
+        return cls._make(description.from_facets(rows), order)
 
     @classmethod
     def from_weight_ranges(cls, ranges: Mapping[str, tuple[float, float]]) -> Cone:
@@ -216,7 +190,7 @@ class Cone:
         >>> cone == Cone.from_weights([[0.7, 0.3], [0.4, 0.6]])
         True
         """
-        return cls._make(describe.from_weight_ranges(ranges), tuple(ranges))
+        return cls._make(description.from_weight_ranges(ranges), tuple(ranges))
 
     @classmethod
     def from_tradeoffs(cls, *statements: str, names: Sequence[str]) -> Cone:
@@ -253,47 +227,15 @@ class Cone:
         checked = check_names(names, None)
         if not all(isinstance(s, str) for s in statements):
             raise TypeError(f"statements must be strings, each an argument of its own; got {statements!r}.")
-        return cls._make(describe.from_tradeoffs(statements, checked), checked)
+        return cls._make(description.from_tradeoffs(statements, checked), checked)
 
     @classmethod
-    def _make(cls, description: Description, names: Sequence[str] | None) -> Cone:
+    def _make(cls, described: Description, names: Sequence[str] | None) -> Cone:
         self = object.__new__(cls)
-        self.facets, self.rays = description.facets, description.rays
-        self.facets.flags.writeable = False
-        self.rays.flags.writeable = False
-        self.names = None if names is None else check_names(names, self.dim)
-        self._lineality = description.lineality
+        self._set(described, None if names is None else check_names(names, described.facets.shape[1]))
         return self
 
-    # ---- what it is ---------------------------------------------------------------------------------------------
-
-    @property
-    def dim(self) -> int:
-        """Number of objectives, M."""
-        return int(self.facets.shape[1])
-
-    @property
-    def is_pointed(self) -> bool:
-        """Whether ``v`` and ``-v`` are never both improvements, so that different vectors are never equally good.
-
-        >>> Cone.orthant(2).is_pointed, Cone.from_weights([[0.5, 0.5]]).is_pointed
-        (True, False)
-        """
-        return self._lineality == 0
-
-    @cached_property
-    def contains_orthant(self) -> bool:
-        """Whether being better in every objective is always an improvement.
-
-        >>> Cone.wedge(120).contains_orthant, Cone.wedge(60).contains_orthant
-        (True, False)
-        """
-        return bool((self.facets >= 0).all())
-
-    @cached_property
-    def is_orthant(self) -> bool:
-        """Whether this is the Pareto order itself."""
-        return self.facets.shape[0] == self.dim and bool(np.array_equal(self.facets, np.eye(self.dim)))
+    # ---- other cones --------------------------------------------------------------------------------------------
 
     @property
     def dual(self) -> Cone:
@@ -320,149 +262,9 @@ class Cone:
             raise ValueError(f"other must have dimension {self.dim}, like this cone; got {other.dim}.")
         return bool(np.all(other.contains(self.rays)))
 
-    # ---- order --------------------------------------------------------------------------------------------------
-
-    def contains(self, vectors: ArrayLike) -> bool | BoolArray:
-        """Whether each vector is an improvement (or no change at all).
-
-        Parameters
-        ----------
-        vectors
-            Shape (..., M).
-
-        Returns
-        -------
-        bool or numpy.ndarray
-            Shape (...), or a plain bool for one vector.
-
-        Examples
-        --------
-        >>> Cone.orthant(2).contains([[1, 0], [1, -1]])
-        array([ True, False])
-        """
-        v = self._vectors(vectors, "vectors")
-        v = np.ldexp(v, safe_exponent(np.abs(v).max(initial=0.0)))
-        return _plain((v @ self.facets.T >= -TOLERANCE * (np.abs(v) @ np.abs(self.facets).T)).all(axis=-1))
-
-    def weakly_dominates(self, a: ArrayLike, b: ArrayLike) -> bool | BoolArray:
-        """Whether ``a`` is at least as good as ``b``: ``a - b`` lies in the cone.
-
-        Parameters
-        ----------
-        a, b
-            Shape (..., M); leading axes broadcast.
-
-        Returns
-        -------
-        bool or numpy.ndarray
-            The broadcast leading shape, or a plain bool.
-
-        Notes
-        -----
-        Differences count as zero up to the one tolerance of the package, 1e-12 relative to the size of the numbers
-        compared (``docs/decisions/0001-ties.md``).
-
-        Examples
-        --------
-        >>> Cone.orthant(2).weakly_dominates([1, 1], [[1, 0], [1, 1], [0, 2]])
-        array([ True,  True, False])
-        """
-        rise, noise = self._rise(a, b)
-        return _plain((rise >= -noise).all(axis=-1))
-
-    def dominates(self, a: ArrayLike, b: ArrayLike) -> bool | BoolArray:
-        """Whether ``a`` is better than ``b``: at least as good, and better on some facet.
-
-        For a pointed cone "better on some facet" is the same as ``a != b``; for one that is not, such as a single
-        weighting, it keeps two vectors of equal worth from dominating each other. Arguments as for
-        :meth:`weakly_dominates`.
-
-        Examples
-        --------
-        >>> Cone.orthant(2).dominates([1, 1], [[1, 0], [1, 1], [0, 2]])
-        array([ True, False, False])
-        """
-        rise, noise = self._rise(a, b)
-        return _plain((rise >= -noise).all(axis=-1) & (rise > noise).any(axis=-1))
-
-    def strongly_dominates(self, a: ArrayLike, b: ArrayLike) -> bool | BoolArray:
-        """Whether ``a`` is better than ``b`` on every facet: ``a - b`` lies in the interior of the cone.
-
-        Arguments as for :meth:`weakly_dominates`.
-
-        Examples
-        --------
-        >>> Cone.orthant(2).strongly_dominates([1, 1], [[1, 0], [0.5, 0.5]])
-        array([False,  True])
-        """
-        rise, noise = self._rise(a, b)
-        return _plain((rise > noise).all(axis=-1))
-
-    def _rise(self, a: ArrayLike, b: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """How much ``a`` is above ``b`` on each facet, and how much of that may be rounding."""
-        x, y = self._vectors(a, "a"), self._vectors(b, "b")
-        try:
-            size = np.maximum(np.abs(x), np.abs(y))
-        except ValueError:
-            raise ValueError(f"a and b must broadcast; got shapes {x.shape} and {y.shape}.") from None
-        shift = safe_exponent(size.max(initial=0.0))
-        if shift:
-            x, y, size = np.ldexp(x, shift), np.ldexp(y, shift), np.ldexp(size, shift)
-        return (x - y) @ self.facets.T, TOLERANCE * (size @ np.abs(self.facets).T)
-
-    def _vectors(self, values: ArrayLike, name: str) -> FloatArray:
-        array = as_floats(values, name)
-        if array.ndim == 0 or array.shape[-1] != self.dim:
-            raise ValueError(f"{name} must have shape (..., {self.dim}) for this cone; got {array.shape}.")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} must be finite; a vector with an unknown entry cannot be compared.")
-        return array
-
-    # ---- identity -----------------------------------------------------------------------------------------------
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Cone):
-            return NotImplemented
-        if self.facets.shape != other.facets.shape:
-            return False
-        mine, theirs = _normalised(self.facets), _normalised(other.facets)
-        distance = np.abs(mine[:, None, :] - theirs[None, :, :]).max(axis=2)
-        return bool((distance.min(axis=0) <= SAME_FACET).all() and (distance.min(axis=1) <= SAME_FACET).all())
-
-    def __hash__(self) -> int:
-        # Equality forgives rounding, so the hash may only look at what rounding cannot change.
-        return hash((Cone, self.facets.shape))
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.facets.flags.writeable = False
-        self.rays.flags.writeable = False
-
-    def __repr__(self) -> str:
-        names = "" if self.names is None else f", names={list(self.names)}"
-        if self.is_orthant:
-            return f"Cone.orthant({self.dim}{names})"
-        rows = [[float(f"{x:.6g}") for x in row] for row in self.facets]
-        return f"Cone.from_facets({rows}{names})"
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if "_lineality" in self.__dict__:  # the last thing that _make sets
-            raise AttributeError(f"Cone is immutable; cannot set {name!r}.")
-        super().__setattr__(name, value)
-
 
 def as_cone(value: Any, name: str = "cone") -> Cone:
     """The argument, if it is a cone."""
     if not isinstance(value, Cone):
         raise TypeError(f"{name} must be a conebandit.Cone, such as Cone.orthant(2); got {value!r}.")
     return value
-
-
-def _normalised(rows: FloatArray) -> FloatArray:
-    unit: FloatArray = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return unit
-
-
-def _plain(result: Any) -> bool | BoolArray:
-    """A scalar answer as a plain bool."""
-    return bool(result) if np.ndim(result) == 0 else result

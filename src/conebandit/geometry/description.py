@@ -1,9 +1,10 @@
-"""Facets and rays of a cone from whatever a constructor of :class:`conebandit.Cone` is given, in exact arithmetic."""
+"""Facets and rays of a cone, in exact arithmetic: one function for each constructor of :class:`conebandit.Cone`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
+from math import cos, radians, sin
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,13 +13,17 @@ from conebandit.geometry import polyhedra
 from conebandit.geometry.inputs import check_ranges, read_rows
 from conebandit.geometry.polyhedra import Vector
 from conebandit.geometry.sentences import tradeoff_rays
+from conebandit.validate.arguments import as_number
 from conebandit.validate.arrays import FloatArray
 
-# Shares that sum to one up to this do so exactly.
+# Shares that sum to one within this tolerance are taken to sum to one exactly.
 SAME_SHARE = 1e-12
 
-# Two cones are the same if their unit facet normals agree to this.
+# Two cones are the same if their unit facet normals differ by no more than this.
 SAME_FACET = 1e-9
+
+# Wedges thinner than this many degrees, or closer than this to a half-plane, cannot be told from rounding.
+MIN_DEGREES = 1e-6
 
 
 class Description(NamedTuple):
@@ -79,6 +84,16 @@ def from_rays(rays: Any) -> Description:
         _refuse_if_unclear("rays", facets, extreme, pointed=not lineality)
         facets = polyhedra.drop_nearly_redundant(facets)
     return _as_floats(facets, extreme, lineality)
+
+
+def wedge(degrees: float) -> Description:
+    """See :meth:`conebandit.Cone.wedge`."""
+    angle = as_number(degrees, "degrees")
+    if not (MIN_DEGREES <= angle <= 180 - MIN_DEGREES or angle == 180):
+        least = f"{MIN_DEGREES:g}"
+        raise ValueError(f"degrees must be a number from {least} to 180 - {least}, or 180; got {degrees!r}.")
+    lower = radians((90 - angle) / 2)  # angle of the lower ray; 0 at 90 degrees, with no rounding
+    return from_facets([[-sin(lower), cos(lower)], [cos(lower), -sin(lower)]])
 
 
 def from_weight_ranges(ranges: Mapping[str, tuple[float, float]]) -> Description:

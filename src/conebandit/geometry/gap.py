@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Real
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.geometry.cone import BoolArray, Cone, as_cone
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.geometry.order import BoolArray
 from conebandit.kernels import gap as kernels
+from conebandit.validate.arguments import as_positive
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors, magnitude, safe_exponent
 
 OVERFLOW = 1000  # logarithm of how many times an arm has to grow, to base 2, from which on this may be no double
@@ -277,9 +277,7 @@ def _require_members(members: BoolArray, name: str) -> None:
 def _positive(points: FloatArray, name: str, floor: float | None) -> FloatArray:
     """The points, cut at ``floor`` if there is one; all positive, or an error that says what to do."""
     if floor is not None:
-        if not isinstance(floor, Real) or isinstance(floor, bool) or not 0 < floor < np.inf:
-            raise ValueError(f"floor must be a positive number; got {floor!r}.")
-        return np.maximum(points, floor)
+        return np.maximum(points, as_positive(floor, "floor"))
     if points.min() <= 0:
         raise ValueError(
             f"{name} must be positive for a gap on a log scale; the smallest entry is {points.min()}. Pass floor=... "

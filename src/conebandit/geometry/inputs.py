@@ -1,4 +1,4 @@
-"""Reading what a user hands to a constructor of :class:`conebandit.Cone`: tables of numbers, shares, names."""
+"""Reading the arguments of the constructors of :class:`conebandit.Cone`: tables of numbers, shares, names."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_rows(values: Any, name: str) -> tuple[list[Vector], bool, int]:
 
 
 def number(x: Any, name: str) -> Fraction | int | float:
-    """An exact number where there is one, else a finite float."""
+    """An exact number where there is one, else a finite float; in a table, booleans are 0 and 1 as in NumPy."""
     if isinstance(x, Integral | np.bool_):
         return int(x)
     if isinstance(x, Rational):
@@ -76,11 +76,25 @@ def check_ranges(ranges: Mapping[str, tuple[float, float]]) -> list[tuple[Fracti
     return shares
 
 
-def row_by_name(row: Mapping[str, float], names: Sequence[str], argument: str) -> list[float]:
-    """Entries in the order of the names; zero where one is not mentioned."""
+def weight_rows(weights: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """Weightings as rows without a negative entry, and the names of the objectives if they are known."""
+    if isinstance(weights, Sequence) and weights and all(isinstance(w, Mapping) for w in weights):
+        names = list(weights[0]) if names is None else names
+        weights = [_row_by_name(w, names) for w in weights]
+    rows, _, _ = read_rows(weights, "weights")
+    for i, row in enumerate(rows):
+        if min(row) < 0:
+            raise ValueError(
+                f"weights must be >= 0; weights[{i}] is not. For normals of any sign use Cone.from_facets."
+            )
+    return weights, names
+
+
+def _row_by_name(row: Mapping[str, float], names: Sequence[str]) -> list[float]:
+    """Weights in the order of the names; zero where one is not mentioned."""
     unknown = set(row) - set(names)
     if unknown:
-        raise ValueError(f"{argument} mention {sorted(unknown)}, which are not among the names {list(names)}.")
+        raise ValueError(f"weights mention {sorted(unknown)}, which are not among the names {list(names)}.")
     return [row.get(name, 0) for name in names]
 
 

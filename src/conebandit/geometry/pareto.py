@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import BoolArray, Cone, as_cone
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.geometry.order import BoolArray
 from conebandit.kernels import order as kernels
 from conebandit.validate.arrays import FloatArray, as_vectors, magnitude, safe_exponent
 
