@@ -38,6 +38,11 @@ def in_place(function: Kernel) -> Kernel:
     return _compiled(function, **_UNCOUNTED)
 
 
+def inlined(function: Kernel) -> Kernel:
+    """Compile a function into each of its callers; it may then take other kernels as arguments."""
+    return cast(Kernel, numba.njit(nogil=True, error_model="numpy", inline="always")(function))
+
+
 def _compiled(function: Kernel, **options: Any) -> Kernel:
     try:
         kernel = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)

@@ -1,4 +1,4 @@
-"""Who is undominated, in facet coordinates.
+"""Which points are undominated, in facet coordinates.
 
 Every routine here takes *facet coordinates*: one column for each facet of the cone, ``y = W x``. There, "better" is
 "at least as large in every column and larger in one", whatever the cone. Ties are decided once, by :func:`merge_ties`,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.compile import compiled, in_place, inlined
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -21,7 +21,18 @@ Bools = NDArray[np.bool_]
 TOLERANCE = 1e-12
 
 _WORD = 64  # bits in a machine word
-_STRIPE = 64  # words that are combined before anyone looks at them
+_STRIPE = 64  # words that are combined at a time
+
+
+@inlined
+def facet_value(facets: Floats, j: int, points: Floats, i: int, k: int) -> tuple[float, float]:
+    """Coordinate ``w_j . points[i, k]`` of a point, and the size of the terms it is a sum of, for the tolerance."""
+    value = size = 0.0
+    for m in range(facets.shape[1]):
+        term = facets[j, m] * points[i, k, m]
+        value += term
+        size += abs(term)
+    return value, size
 
 
 @in_place
@@ -279,7 +290,7 @@ def _clear_beaten(y: Floats, slack: Floats, front: Bools, i: int) -> bool:
 @compiled
 def fronts_of_batch(points: Floats, facets: Floats) -> Bools:
     """Undominated points in each of n small sets; ``points`` has shape (n, K, M), ``facets`` (F, M)."""
-    n, arms, dim = points.shape
+    n, arms = points.shape[:2]
     front = np.ones((n, arms), dtype=np.bool_)
     y, sizes = np.empty((facets.shape[0], arms)), np.empty((facets.shape[0], arms))
     slack = np.empty(facets.shape[0])
@@ -288,13 +299,8 @@ def fronts_of_batch(points: Floats, facets: Floats) -> Bools:
         for j in range(facets.shape[0]):
             slack[j] = 0.0
             for k in range(arms):
-                value = size = 0.0
-                for m in range(dim):
-                    term = facets[j, m] * points[i, k, m]
-                    value += term
-                    size += abs(term)
-                y[j, k], sizes[j, k] = value, size
-                slack[j] = max(slack[j], TOLERANCE * size)
+                y[j, k], sizes[j, k] = facet_value(facets, j, points, i, k)
+                slack[j] = max(slack[j], TOLERANCE * sizes[j, k])
         if _clear_beaten(y, slack, front, i):
             for j in range(facets.shape[0]):
                 sort_few(y[j], order)
