@@ -1,4 +1,4 @@
-"""Contract checks for policies and environments, ours and strangers'. They say all that is wrong, in one error."""
+"""Contract checks for policies and environments, ours and those of users. One error lists all that is wrong."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from conebandit.environments.base import Environment
 from conebandit.geometry.cone import Cone
 from conebandit.policies.base import Policy
+from conebandit.validate.arguments import as_increasing
 
 
 def check_environment(environment: Environment) -> None:
@@ -41,9 +42,10 @@ def _check_draws(problems: list[str], env: Environment) -> None:
     n, shape = 64, (64, env.n_arms, env.n_objectives)
     if not isinstance(env.cone, Cone) or env.cone.dim != env.n_objectives:
         problems.append(f"cone must be a Cone of dimension n_objectives = {env.n_objectives}; got {env.cone!r}")
-    points = list(env.change_points)
-    if points != sorted(set(points)) or not all(isinstance(p, int | np.integer) for p in points):
-        problems.append(f"change_points must be increasing integers; got {env.change_points!r}")
+    try:
+        as_increasing(env.change_points, "change_points")
+    except ValueError as error:
+        problems.append(str(error).removesuffix("."))
     x = np.asarray(env.contexts(np.random.default_rng(1), n, 0))
     if x.shape != (n, env.context_dim) or not np.isfinite(x).all():
         problems.append(f"contexts(rng, {n}, 0) must be finite with shape {(n, env.context_dim)}; got {x.shape}")
@@ -59,9 +61,9 @@ def _check_draws(problems: list[str], env: Environment) -> None:
     repeats = np.array_equal(mu, env.means(x), equal_nan=True)
     if not repeats or not np.allclose(mu[:3], env.means(x[:3]), rtol=1e-12, equal_nan=True):
         problems.append("means must be a function of each context alone; repeated or shorter calls differ")
-    if np.isfinite(mu).all():  # rewards around others can be nothing else but wrong
+    if np.isfinite(mu).all():  # rewards around anything else cannot be right
         _check_rewards(problems, env, mu)
-    for start in (*points, 10**6):
+    for start in (*env.change_points, 10**6):
         later = np.asarray(env.contexts(np.random.default_rng(5), n, int(start)))
         if later.shape != x.shape or not np.isfinite(later).all():
             problems.append(f"contexts(rng, {n}, {start}) must be finite with shape {x.shape}; got {later.shape}")

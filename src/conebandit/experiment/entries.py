@@ -1,4 +1,8 @@
-"""The entries of a declaration, one by one: what each must be. An ``InvalidError`` names the one that is not."""
+"""Checks of the entries of a declaration; an ``InvalidError`` names the entry that is wrong.
+
+Numbers are those of JSON, an int or a float: what is declared or reported is written into a log as it is, so the checks
+of :mod:`conebandit.validate.arguments`, which let NumPy's numbers pass, will not do here.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from typing import Any
 
 from conebandit.experiment.errors import InvalidError
 
-MAX_WORDS = 500  # letters of a message that may hold what was given
-MAX_SIZE = 1e15  # numbers beyond are slips of the pen, and squares of them would not be finite for long
+MAX_WORDS = 500  # characters of a message that may repeat what was given
+MAX_SIZE = 1e15  # larger numbers are mistakes, and sums of their squares would overflow before long
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-LONGEST_WINDOW = 3650 * UNITS["d"]
+MAX_WINDOW = 3650 * UNITS["d"]
 NAME = re.compile(r"\w(?:[\w .:/+-]{0,62}[\w.:/+-])?")
 
 
@@ -26,7 +30,7 @@ def table(given: Any, where: str) -> dict[str, Any]:
 
 
 def plain(given: dict[str, Any]) -> dict[str, Any]:
-    """A copy, of what JSON has; TOML has dates, too."""
+    """A copy, if it holds only what JSON has; TOML has dates as well."""
     try:
         copy: dict[str, Any] = json.loads(json.dumps(given))
     except (TypeError, ValueError, RecursionError):
@@ -37,7 +41,7 @@ def plain(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    """Refuse entries that nobody knows: a slip of the pen must not go unnoticed."""
+    """Refuse unknown entries, so that a misspelt one does not go unnoticed."""
     for name in table:
         if name not in known:
             allowed = f"it may have {', '.join(known)}" if known else "it must be empty"
@@ -45,7 +49,7 @@ def only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
 
 
 def names(given: Any, where: str, *, most: int) -> tuple[str, ...]:
-    """Some names, all different."""
+    """One or more names, all different."""
     if not isinstance(given, list) or not 1 <= len(given) <= most:
         raise InvalidError(f"{where} must be a list of 1 to {most} names; got {short(given)}.")
     for each in given:
@@ -55,7 +59,7 @@ def names(given: Any, where: str, *, most: int) -> tuple[str, ...]:
 
 
 def name(given: Any, where: str) -> str:
-    """A name; of spellings that Unicode holds for the same only one, so that two names are two for the eye as well."""
+    """A name in its usual Unicode form, so that two names that look the same are the same."""
     if not isinstance(given, str) or not NAME.fullmatch(given):
         raise InvalidError(
             f"{where}: a name has 1 to 64 letters, digits, spaces and '_ . : / + -', begins with a letter or digit and "
@@ -75,9 +79,8 @@ def one_of(given: Any, allowed: tuple[Any, ...], where: str) -> Any:
 
 
 def number(given: Any, where: str) -> float:
-    """A number of a size that can be reckoned with."""
-    good = isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= MAX_SIZE
-    if not good:
+    """A finite number of reasonable size."""
+    if not _is_number(given) or not abs(given) <= MAX_SIZE:
         raise InvalidError(f"{where} must be a number, at most {MAX_SIZE:g} in size; got {short(given)}.")
     return float(given)
 
@@ -89,14 +92,18 @@ def integer(given: Any, where: str) -> int:
     return given
 
 
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
 def seconds(given: Any, where: str) -> float:
     """Seconds from a number, or from a number and a unit: ``90``, ``"36h"``, ``"7d"``."""
     seconds = math.nan
     if isinstance(given, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])", given)):
         seconds = float(match[1]) * UNITS[match[2]]
-    elif isinstance(given, int | float) and not isinstance(given, bool):
-        seconds = float(min(max(given, 0), 2 * LONGEST_WINDOW))
-    if not 0.0 < seconds <= LONGEST_WINDOW:
+    elif _is_number(given):
+        seconds = float(min(max(given, 0), 2 * MAX_WINDOW))
+    if not 0.0 < seconds <= MAX_WINDOW:
         raise InvalidError(
             f"{where} must be a time above 0 and up to ten years, in seconds or like '36h' or '7d'; got {short(given)}."
         )
@@ -104,6 +111,6 @@ def seconds(given: Any, where: str) -> float:
 
 
 def short(given: Any) -> str:
-    """What was given, cut; escaped, so that it can be sent back whatever it is."""
+    """What was given, cut short and escaped, so that it can be sent back whatever it is."""
     text = ascii(given)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -50,7 +50,7 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
         policy: Served = kinds[experiment.policy](
             n_arms=n_arms,
             cone=experiment.cone,
-            context_dim=experiment.dim,
+            context_dim=experiment.context_dim,
             seed=experiment.seed,
             **experiment.settings,
         )

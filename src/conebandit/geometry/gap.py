@@ -11,7 +11,7 @@ from conebandit.kernels import gap as kernels
 from conebandit.validate.arguments import as_positive
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors, magnitude, safe_exponent
 
-OVERFLOW = 1000  # logarithm of how many times an arm has to grow, to base 2, from which on this may be no double
+OVERFLOW = 1000  # if an arm must grow by more than 2 to this power, the factor may be too large for a double
 
 
 def gap(
@@ -70,7 +70,7 @@ def gap(
     largest = points.max(axis=2)
     overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(largest) > OVERFLOW)
     for i, k in np.argwhere(overflown):
-        # Such a move is no double, but relative to 2^s times the point it is; 2^s times the point is about 1.
+        # The move itself overflows, but measured relative to 2^s times the point, which is about 1, it does not.
         exponent = min(1000, -int(np.frexp(largest[i, k])[1]))
         one = np.zeros_like(wanted)
         one[i, k] = True
@@ -194,12 +194,7 @@ def hausdorff(
     Parameters
     ----------
     a, b, in_a, in_b
-        As for :func:`log_hausdorff`; any sign.
-
-    Returns
-    -------
-    float or numpy.ndarray
-        One number, or shape (n,).
+        As for :func:`log_hausdorff`, and so is what is returned; any sign.
 
     Examples
     --------

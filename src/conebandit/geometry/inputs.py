@@ -55,7 +55,7 @@ def number(x: Any, name: str) -> Fraction | int | float:
 def fraction(x: Any) -> Fraction:
     """The simplest fraction that a number may stand for."""
     value = Fraction(number(x, "ranges"))
-    near = value.limit_denominator(polyhedra.LARGEST_DENOMINATOR)
+    near = value.limit_denominator(polyhedra.MAX_DENOMINATOR)
     return near if abs(near - value) <= polyhedra.FLOAT_NOISE else value
 
 

@@ -13,9 +13,10 @@ from conebandit.validate.arrays import FloatArray, as_vectors, magnitude, safe_e
 # Sets up to this size are compared pair by pair when they come in a batch; larger ones are sorted.
 FEW = 64
 
-# With four and more facets, points are first compared with this many strong ones; if no more than this many are left,
-# they are compared pair by pair.
+# With four facets or more, points are first compared with this many strong ones.
 STRONG = 32
+
+# If no more than this many points are left after that, they are compared pair by pair.
 MODEST = 512
 
 
@@ -54,18 +55,19 @@ def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
     if points.ndim == 2:
         return _front(*_facet_coordinates(points, cone))
     if points.shape[1] <= FEW:
-        return kernels.fronts_of_batch(_tame(points), cone.facets)
+        return kernels.fronts_of_batch(_without_extremes(points), cone.facets)
     return np.array([_front(*_facet_coordinates(p, cone)) for p in points])
 
 
-def _tame(points: FloatArray) -> FloatArray:
+def _without_extremes(points: FloatArray) -> FloatArray:
+    """The points, scaled by a power of two if sums of them could overflow or lose their digits."""
     shift = safe_exponent(magnitude(points))
     return np.ldexp(points, shift) if shift else points
 
 
 def _facet_coordinates(points: FloatArray, cone: Cone) -> tuple[FloatArray, FloatArray]:
     """Map (N, M) points to facets: the values (F, N), and for each the size of the terms it is a sum of."""
-    points = _tame(points)
+    points = _without_extremes(points)
     if cone.is_orthant:
         y = points.T.copy()
         return y, np.abs(y)

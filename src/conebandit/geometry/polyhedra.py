@@ -18,9 +18,9 @@ from scipy.optimize import linprog, nnls
 
 Vector = tuple[int, ...]
 
-# Floats are read as the fraction p/q, q <= LARGEST_DENOMINATOR, that lies within a few units in the last place, if
+# Floats are read as the fraction p/q, q <= MAX_DENOMINATOR, that lies within a few units in the last place, if
 # there is one. Two such fractions are 1e-14 apart, so at most one fits.
-LARGEST_DENOMINATOR = 10**7
+MAX_DENOMINATOR = 10**7
 FLOAT_NOISE = 2.0**-50
 
 # A generator this close to the cone of the others (as a unit vector) is redundant. Only used for input that is not
@@ -65,7 +65,7 @@ def rational_row(row: Sequence[Fraction | int | float]) -> tuple[Vector, bool]:
 
 
 def _recognise(x: float) -> Fraction | None:
-    near = Fraction(x).limit_denominator(LARGEST_DENOMINATOR)
+    near = Fraction(x).limit_denominator(MAX_DENOMINATOR)
     return near if abs(near - Fraction(x)) <= FLOAT_NOISE * abs(x) else None
 
 
@@ -195,7 +195,7 @@ def extreme_only(vectors: Sequence[Vector], supports: Sequence[Vector]) -> list[
 
 
 def drop_nearly_redundant(vectors: Sequence[Vector]) -> list[Vector]:
-    """Leave out vectors that others generate up to rounding (for input that was not rational)."""
+    """Leave out vectors that the others generate up to rounding, for input that was not rational."""
     distinct = sorted(set(vectors))
     unit = unit_rows(distinct)
     kept = list(range(len(distinct)))
@@ -226,7 +226,7 @@ def largest_margin(vectors: Sequence[Vector]) -> float:
 
 
 def unit_rows(vectors: Sequence[Vector]) -> NDArray[np.float64]:
-    """Float rows of length one; integers of any size are welcome."""
+    """Float rows of length one, from integers of any size."""
     rows = []
     for v in vectors:
         largest = max(abs(x) for x in v)

@@ -14,20 +14,11 @@ from conebandit.policies.base import Decision, Front
 from conebandit.validate.arguments import Key, as_arm, as_key, as_reward, as_seed, refuse_extreme
 from conebandit.validate.arrays import FloatArray
 from conebandit.validate.box import Box
+from conebandit.validate.sizes import Sizes
 
 
-class Truth(Protocol):
+class Truth(Sizes, Protocol):
     """What an oracle asks of an environment."""
-
-    @property
-    def n_arms(self) -> int:
-        """Number of arms, K."""
-        ...
-
-    @property
-    def context_dim(self) -> int:
-        """Number of context coordinates, d."""
-        ...
 
     @property
     def cone(self) -> Cone:

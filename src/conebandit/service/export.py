@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from conebandit.experiment.declaration import Column, Experiment, Metric, Numeric
+from conebandit.experiment.columns import Column, Numeric
+from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError, NotFoundError
 from conebandit.service.log.state import Reports
 from conebandit.service.log.windows import deadline

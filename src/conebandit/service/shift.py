@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from conebandit.diagnose.monitor import ShiftMonitor
-from conebandit.experiment.declaration import Categorical, Experiment
+from conebandit.experiment.columns import Categorical
+from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import NotFoundError
 from conebandit.service.export import BEGINNING, declared, pages
 from conebandit.service.stores.base import Head, Session, Store
@@ -54,7 +55,7 @@ class ShiftWatch:
                     watched = None  # another log of the same name
             if watched is None:
                 experiment = declared(self._store, experiment_id, head)
-                monitor = ShiftMonitor(experiment.dim, seed=experiment.seed)
+                monitor = ShiftMonitor(experiment.context_dim, seed=experiment.seed)
                 watched = self._watched[experiment_id] = _Watched(monitor, _coordinates(experiment))
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)

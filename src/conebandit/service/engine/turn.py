@@ -137,7 +137,7 @@ class Turn:
         if len(state.arms) >= MAX_ARMS:
             raise ConflictError(f"there are {len(state.arms)} arms, and {MAX_ARMS} is the limit.")
         try:
-            check_estimates(sum(state.arms.values()) + 1, len(state.experiment.metrics), state.experiment.dim)
+            check_estimates(sum(state.arms.values()) + 1, len(state.experiment.metrics), state.experiment.context_dim)
         except InvalidError as error:
             raise ConflictError(f"arm {name!r} cannot be added: {error}") from None
         self._append(state, "arm_added", None, {"arm": name})

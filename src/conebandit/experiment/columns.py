@@ -1,0 +1,130 @@
+"""The context columns of a declaration: how each value becomes coordinates in the unit cube."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from conebandit.experiment import entries
+from conebandit.experiment.errors import InvalidError
+from conebandit.validate.arrays import FloatArray
+
+MAX_COORDINATES = 100
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number between two bounds, scaled to [0, 1]; rules say what to do with values outside and with missing ones."""
+
+    name: str
+    low: float
+    high: float
+    out_of_range: Literal["refuse", "clip"] = "refuse"
+    missing: float | None = None  # None: refuse
+    width = 1
+
+    def encode(self, value: Any, out: FloatArray) -> None:
+        """Write the coordinate."""
+        value = _value_or_default(self, value)
+        number = entries.number(value, f"context: {self.name!r}")
+        if not self.low <= number <= self.high:
+            if self.out_of_range == "refuse":
+                raise InvalidError(
+                    f"context: {self.name!r} must lie in [{self.low:g}, {self.high:g}]; got {number!r}, and its rule "
+                    "for that is to refuse."
+                )
+            number = min(max(number, self.low), self.high)
+        out[0] = min((number - self.low) / (self.high - self.low), 1.0)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of several levels, one coordinate in {0, 1} for each; rules say what to do with other and missing values."""
+
+    name: str
+    levels: tuple[str, ...]
+    unknown: Literal["refuse", "zeros"] = "refuse"
+    missing: str | None = None  # None: refuse
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return len(self.levels)
+
+    def encode(self, value: Any, out: FloatArray) -> None:
+        """Write the coordinates."""
+        value = _value_or_default(self, value)
+        if not isinstance(value, str):
+            raise InvalidError(f"context: {self.name!r} must be a string; got {entries.short(value)}.")
+        out[:] = 0.0
+        value = unicodedata.normalize("NFKC", value)  # as levels are
+        if value in self.levels:
+            out[self.levels.index(value)] = 1.0
+        elif self.unknown == "refuse":
+            raise InvalidError(
+                f"context: {self.name!r} must be one of {', '.join(self.levels)}; got {entries.short(value)}, and its "
+                "rule for that is to refuse."
+            )
+
+
+Column = Numeric | Categorical
+
+
+def _value_or_default(column: Column, value: Any) -> Any:
+    """What was given, or what the column's rule puts in its place if nothing was."""
+    if value is not None:
+        return value
+    if column.missing is None:
+        raise InvalidError(f"context: {column.name!r} is missing, and its rule for that is to refuse.")
+    return column.missing
+
+
+def read_columns(given: Any) -> tuple[Column, ...]:
+    """Columns with different names; none at all is fine."""
+    if not isinstance(given, list) or len(given) > MAX_COORDINATES:
+        raise InvalidError(f"context must be a list of at most {MAX_COORDINATES} tables; got {entries.short(given)}.")
+    columns = tuple(_column(c, f"context[{i}]") for i, c in enumerate(given))
+    if columns:
+        entries.names([c.name for c in columns], "context", most=MAX_COORDINATES)
+    if sum(c.width for c in columns) > MAX_COORDINATES:
+        raise InvalidError(
+            f"context has {sum(c.width for c in columns)} coordinates, one for each number and each level; at most "
+            f"{MAX_COORDINATES} are allowed."
+        )
+    return columns
+
+
+def _column(given: Any, where: str) -> Column:
+    table = entries.table(given, where)
+    name = entries.names([table.get("name")], f"{where}.name", most=1)[0]
+    return _categorical(name, table, where) if "levels" in table else _numeric(name, table, where)
+
+
+def _categorical(name: str, table: dict[str, Any], where: str) -> Categorical:
+    entries.only(table, ("name", "levels", "unknown", "missing"), where)
+    levels = entries.names(table["levels"], f"{where}.levels", most=MAX_COORDINATES)
+    missing = table.get("missing", "refuse")
+    return Categorical(
+        name=name,
+        levels=levels,
+        unknown=entries.one_of(table.get("unknown", "refuse"), ("refuse", "zeros"), f"{where}.unknown"),
+        missing=None if missing == "refuse" else entries.one_of(missing, levels, f"{where}.missing"),
+    )
+
+
+def _numeric(name: str, table: dict[str, Any], where: str) -> Numeric:
+    entries.only(table, ("name", "low", "high", "out_of_range", "missing"), where)
+    low, high = (entries.number(table.get(end), f"{where}.{end}") for end in ("low", "high"))
+    if not low < high:
+        raise InvalidError(f"{where}: low must be below high; got {low:g} and {high:g}.")
+    missing = table.get("missing", "refuse")
+    if missing != "refuse" and not low <= entries.number(missing, f"{where}.missing") <= high:
+        raise InvalidError(f"{where}.missing must be 'refuse' or a number in [{low:g}, {high:g}]; got {missing!r}.")
+    return Numeric(
+        name=name,
+        low=low,
+        high=high,
+        out_of_range=entries.one_of(table.get("out_of_range", "refuse"), ("refuse", "clip"), f"{where}.out_of_range"),
+        missing=None if missing == "refuse" else float(missing),
+    )
