@@ -1,5 +1,7 @@
 """Arguments that make no sense are refused by name, before anything else goes wrong with them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -61,3 +63,36 @@ def paper():
 def test_arguments_are_refused_by_name(attempt, error, says):
     with pytest.raises(error, match=says):
         attempt()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "name"),
+    [
+        (ORTHANT.orthant, "dim"),
+        (cb.Cone.wedge, "degrees"),
+        (lambda v: cb.gap([[1.0, 2.0]], [[2.0, 3.0]], ORTHANT, floor=v), "floor"),
+        (Gaussian, "sigma"),
+        (Bounded, "width"),
+        (shift.uniform, "context_dim"),
+        (shift.power_law, "nu"),
+        (shift.exponential, "rate"),
+        (lambda v: shift.beta(1, v), "b"),
+        (lambda v: shift.truncated_normal(v, 1), "mean"),
+        (lambda v: shift.recurring([shift.uniform()], v), "period"),
+        (STILL.mixture, "until"),
+        (lambda v: cb.environments.paper(change_point=v), "change_point"),
+        (lambda v: cb.environments.smooth(n_arms=v), "n_arms"),
+        (lambda v: cb.environments.smooth(n_objectives=v), "n_objectives"),
+        (lambda v: cb.environments.smooth(context_dim=v), "context_dim"),
+        (lambda v: cb.environments.smooth(relevant=v), "relevant"),
+        (lambda v: cb.environments.smooth(length_scale=v), "length_scale"),
+        (lambda v: cb.environments.smooth(seed=v), "seed"),
+        (lambda v: cb.environments.piecewise(jumps=v), "jumps"),
+        (lambda v: cb.environments.dose_finding(start=v), "start"),
+        (lambda v: World("w", STILL, means, ORTHANT, v), "n_arms"),
+    ],
+)
+@pytest.mark.parametrize("value", [True, np.True_, "1", np.array(1), np.nan, np.inf])
+def test_what_is_no_number_is_refused_by_name(attempt, name, value):
+    with pytest.raises(ValueError, match=rf"^{name} must be a.* got {re.escape(repr(value))}\.$"):
+        attempt(value)

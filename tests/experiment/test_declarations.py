@@ -111,3 +111,9 @@ def test_levels_are_found_in_every_spelling():
         assert experiment.encode({"city": city}).tolist() == [1.0, 0.0]
     assert experiment.encode({"city": "\uff30aris"}).tolist() == [0.0, 1.0]
     assert experiment.encode({"city": "Rome"}).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("entry", ["a", True, 1e99])
+def test_a_bad_number_in_a_cone_is_named_once(entry):
+    with pytest.raises(InvalidError, match=r"^an entry of cone\.rays must be a number"):
+        Experiment.from_dict(declared(2, cone={"rays": [[1, 0], [0, entry]]}))
