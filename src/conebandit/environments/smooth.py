@@ -36,6 +36,22 @@ class _Waves:
         return waves.reshape(len(contexts), self.n_arms, -1)
 
 
+def _random_waves(
+    rng: np.random.Generator, sizes: tuple[int, int, int], relevant: int, length_scale: float, low: float
+) -> _Waves:
+    """Random frequencies, phases and amplitudes for K arms, M objectives and d coordinates."""
+    n_arms, n_objectives, context_dim = sizes
+    frequencies = np.zeros((context_dim, WAVES))
+    frequencies[:relevant] = rng.standard_normal((relevant, WAVES)) / length_scale
+    return _Waves(
+        frequencies=frequencies,
+        phases=rng.uniform(0.0, 2.0 * np.pi, WAVES),
+        amplitudes=rng.standard_normal((WAVES, n_arms * n_objectives)) * np.sqrt(2.0 / WAVES),
+        n_arms=n_arms,
+        low=low,
+    )
+
+
 def choose_schedule(schedule: shift.Schedule | None, context_dim: int, nu: float, change_point: int) -> shift.Schedule:
     """The given schedule, if it fits; by default the paper's shift in every coordinate."""
     if schedule is None:
@@ -100,14 +116,6 @@ def smooth(
     length_scale, low = as_positive(length_scale, "length_scale"), as_fraction(low, "low")
     when = choose_schedule(schedule, context_dim, nu, change_point)
     rng = np.random.default_rng(as_integer(seed, "seed", least=0))
-    frequencies = np.zeros((context_dim, WAVES))
-    frequencies[:relevant] = rng.standard_normal((relevant, WAVES)) / length_scale
-    waves = _Waves(
-        frequencies=frequencies,
-        phases=rng.uniform(0.0, 2.0 * np.pi, WAVES),
-        amplitudes=rng.standard_normal((WAVES, n_arms * n_objectives)) * np.sqrt(2.0 / WAVES),
-        n_arms=n_arms,
-        low=low,
-    )
+    waves = _random_waves(rng, (n_arms, n_objectives, context_dim), relevant, length_scale, low)
     name = f"smooth, d = {context_dim} ({relevant} relevant), K = {n_arms}, M = {n_objectives}"
     return World(name, when, waves, cone or Cone.orthant(n_objectives), n_arms, noise or Gaussian(0.3))

@@ -1,7 +1,7 @@
 """Checks of the entries of a declaration; an ``InvalidError`` names the entry that is wrong.
 
-Numbers are those of JSON, an int or a float: what is declared or reported is written into a log as it is, so the checks
-of :mod:`conebandit.validate.arguments`, which let NumPy's numbers pass, will not do here.
+Numbers are those of JSON, an int or a float: what is declared or reported is written into a log as it is, so
+NumPy's numbers, which :mod:`conebandit.validate.arguments` lets pass, are refused here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from conebandit.experiment.errors import InvalidError
+from conebandit.validate.arguments import is_integer
 
 MAX_WORDS = 500  # characters of a message that may repeat what was given
 MAX_SIZE = 1e15  # larger numbers are mistakes, and sums of their squares would overflow before long
@@ -87,9 +88,9 @@ def number(given: Any, where: str) -> float:
 
 def integer(given: Any, where: str) -> int:
     """An integer for a seed."""
-    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < 2**63:
+    if not is_integer(given) or not 0 <= given < 2**63:
         raise InvalidError(f"{where} must be an integer from 0 to 2^63 - 1; got {short(given)}.")
-    return given
+    return int(given)
 
 
 def _is_number(given: Any) -> bool:

@@ -67,15 +67,9 @@ def gap(
     wanted = _wanted(where, np.shape(means)[:-1], points.shape[:2])
     moves = _escapes(points, fronts, members, cone, relative=1.0, freedom=freedom, wanted=wanted)
     gaps = np.log1p(moves)
-    largest = points.max(axis=2)
-    overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(largest) > OVERFLOW)
+    overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(points.max(axis=2)) > OVERFLOW)
     for i, k in np.argwhere(overflown):
-        # The move itself overflows, but measured relative to 2^s times the point, which is about 1, it does not.
-        exponent = min(1000, -int(np.frexp(largest[i, k])[1]))
-        one = np.zeros_like(wanted)
-        one[i, k] = True
-        moves = _escapes(points, fronts, members, cone, relative=2.0**exponent, freedom=freedom, wanted=one)
-        gaps[i, k] = np.log(moves[i, k]) + exponent * np.log(2.0)
+        gaps[i, k] = _gap_of_huge_move(points, fronts, members, cone, freedom=freedom, arm=(i, k))
     return gaps.reshape(np.shape(means)[:-1])
 
 
@@ -290,6 +284,17 @@ def _wanted(where: ArrayLike | None, shape: tuple[int, ...], batch: tuple[int, .
     return np.ascontiguousarray(mask.reshape(batch))
 
 
+def _gap_of_huge_move(
+    points: FloatArray, fronts: FloatArray, members: BoolArray, cone: Cone, *, freedom: int, arm: tuple[int, int]
+) -> float:
+    """The gap of an arm whose move overflows: measured relative to 2^s times the arm, which is about 1, it does not."""
+    exponent = min(1000, -int(np.frexp(points[arm].max())[1]))
+    wanted = np.zeros(points.shape[:2], dtype=np.bool_)
+    wanted[arm] = True
+    moves = _escapes(points, fronts, members, cone, relative=2.0**exponent, freedom=freedom, wanted=wanted)
+    return float(np.log(moves[arm]) + exponent * np.log(2.0))
+
+
 def _escapes(
     points: FloatArray,
     fronts: FloatArray,
@@ -300,6 +305,7 @@ def _escapes(
     freedom: int,
     wanted: BoolArray,
 ) -> FloatArray:
+    """Moves of the kernel, on data scaled so that nothing overflows."""
     shift = safe_exponent(max(magnitude(points), magnitude(fronts)))
     if shift:
         points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)

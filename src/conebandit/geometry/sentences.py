@@ -1,4 +1,4 @@
-"""Exchange-rate sentences such as "one unit of efficacy is worth at most 3 of safety", read as directions."""
+"""Exchange rates in words, such as "one unit of efficacy is worth at most 3 of safety", read as directions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RATE = rf"(?:((?i:at most|at least|exactly))\s+{_NUMBER}|(?i:between)\s+{_NUMBE
 
 
 def tradeoff_rays(statements: Sequence[str], names: Sequence[str]) -> list[list[Fraction]]:
-    """Directions that the statements call no loss, one or two for each statement.
+    """Directions that are no loss according to the statements, one or two for each statement.
 
     Parameters
     ----------
@@ -57,4 +57,5 @@ def tradeoff_rays(statements: Sequence[str], names: Sequence[str]) -> list[list[
 
 
 def _value(text: str | None) -> Fraction:
+    """A number in digits, or "one", which is also what is meant if nothing is said."""
     return Fraction(1) if text is None or text.lower() == "one" else Fraction(text)
