@@ -30,9 +30,9 @@ def hash_vector(x: NDArray[np.uint64]) -> np.uint64:
 
 
 @compiled
-def uniform(seed: np.uint64, key: np.uint64) -> float:
-    """A number in [0, 1) that depends on nothing but seed and key."""
-    bits = mix(mix(seed + _GOLDEN) ^ mix(key * _GOLDEN + _FIRST))
+def uniform(seed: np.uint64, key: int | np.uint64) -> float:
+    """A number in [0, 1) that depends on nothing but seed and the 64 bits of the key."""
+    bits = mix(mix(seed + _GOLDEN) ^ mix(np.uint64(key) * _GOLDEN + _FIRST))
     return float(bits >> np.uint64(11)) * 2.0**-53
 
 

@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 from conebandit.kernels import spectral_choice as choice
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw
+from conebandit.kernels.loop import play
 from conebandit.kernels.rng import hash_vector, mix, uniform
 from conebandit.kernels.spectral_choice import CENTRE, GOLDEN, NOISE, SPREAD
+from conebandit.kernels.types import Chunk
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -236,23 +238,13 @@ def condition(
             cov[j, i] -= share * gain[i]
 
 
+@in_place
+def is_fit_far(state: State, x: Floats) -> bool:
+    """Whether the model need not be fitted anew before the next observation."""
+    return bool(state.size[OBSERVATIONS] < state.size[NEXT_FIT])
+
+
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
-    """Decide and observe, round by round, up to the one after which the model is to be fitted anew."""
-    for i in range(start, contexts.shape[0]):
-        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
-        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
-        if state.size[OBSERVATIONS] >= state.size[NEXT_FIT]:
-            return i + 1
-    return int(contexts.shape[0])
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+    """Decide and observe, round by round, up to the next fit."""
+    return play(choose, learn, is_fit_far, state, seed, chunk, start)

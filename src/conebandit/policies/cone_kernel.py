@@ -16,7 +16,7 @@ from conebandit.kernels import spectral_fit as fitting
 from conebandit.kernels.spectral_choice import AMPLITUDE, CENTRE, NOISE, SPREAD
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.kernel_sums import Sums
-from conebandit.validate import storage
+from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate.arguments import as_count
 from conebandit.validate.arrays import FloatArray
 
@@ -99,9 +99,27 @@ class ConeKernel(CompiledPolicy):
     np.int64(0)
     """
 
-    kernels: ClassVar[Any] = kernels
-    grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(("data", "chosen"), (kernels.OBSERVATIONS, 1))
-    resized: ClassVar[frozenset[str]] = frozenset({"orders", "parts", "weights", "covs", "prior"})
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter(step=1), "next fit": Counter("first fit"), "fitted": Counter()},
+        {
+            "orders": Array(("features", "coordinates"), np.int64, indices=Index("orders")),
+            "parts": Array(("features", "parts"), np.int64, indices=Index("cosines")),
+            "weights": Array(("arms", "objectives", "features", DRAWS + 1)),
+            "covs": Array(("arms", "objectives", "features", "features")),
+            "prior": Array(("features",), fill=1.0),
+            "scales": Array((4, "objectives")),
+            "relevance": Array(("coordinates",), fill=1.0),
+            "lengths": Array(("coordinates",), np.int64, indices=Index(len(fitting.LENGTHS))),
+            "levels": Array((6,), fill=(4.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
+            "counts": Array(("arms", "objectives"), np.int64),
+            "data": Array(("observations", "sample")),
+            "chosen": Array(("observations",), np.int64, indices=Index("arms")),
+            "facets": Array(("facets", "objectives")),
+        },
+        learned={"features": 1},
+    )
 
     def __init__(
         self,
@@ -113,14 +131,9 @@ class ConeKernel(CompiledPolicy):
         seed: int = 0,
         bounds: ArrayLike | None = None,
     ) -> None:
-        super().__init__(
-            n_arms,
-            cone,
-            context_dim,
-            seed=seed,
-            bounds=bounds,
-            n_features=as_count(n_features, "n_features", most=MAX_FEATURES),
-        )
+        # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
+        self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds)
         self._highest = int(kernels.highest_order(self.context_dim))
         self._density = fitting.spectrum(self._highest)
         self._candidates = _candidates(self.context_dim, self._highest)
@@ -128,44 +141,26 @@ class ConeKernel(CompiledPolicy):
         self._sentinels = _is_sentinel(self._candidates)
         self._sums = Sums()
 
-    def _fresh_state(self) -> kernels.State:
-        arms, metrics, dim = self.n_arms, self.n_objectives, self.context_dim
-        scales = np.zeros((4, metrics))
-        scales[SPREAD], scales[NOISE], scales[AMPLITUDE] = 1.0, 0.5, 0.5
-        return kernels.State(
-            size=np.array([0, 2 * arms, 0]),
-            orders=np.zeros((1, dim), dtype=np.int64),
-            parts=np.zeros((1, min(dim, 3)), dtype=np.int64),
-            weights=np.zeros((arms, metrics, 1, DRAWS + 1)),
-            covs=np.zeros((arms, metrics, 1, 1)),
-            prior=np.ones(1),
-            scales=scales,
-            relevance=np.full(dim, 1.0),
-            lengths=np.full(dim, int(np.argmin(np.abs(fitting.LENGTHS - 0.4)))),
-            levels=np.array([4.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
-            counts=np.zeros((arms, metrics), dtype=np.int64),
-            data=np.zeros((0, dim + metrics)),
-            chosen=np.zeros(0, dtype=np.int64),
-            facets=self.cone.facets.copy(),
-        )
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings by name."""
+        return {"n_features": self._max_features}
 
-    def _check_indices(self) -> None:
-        s = self._state
-        features, pairs = len(s.orders), (self.n_arms, self.n_objectives)
-        shapes = {
-            "orders": (features, self.context_dim),
-            "parts": (features, self._parts.shape[1]),
-            "weights": (*pairs, features, DRAWS + 1),
-            "covs": (*pairs, features, features),
-            "prior": (features,),
+    def _own_sizes(self) -> dict[str, int]:
+        highest = int(kernels.highest_order(self.context_dim))
+        return {
+            "first fit": 2 * self.n_arms,
+            "orders": highest + 1,
+            "parts": min(self.context_dim, 3),
+            "cosines": 1 + self.context_dim * highest,
+            "sample": self.context_dim + self.n_objectives,
         }
-        for name, shape in shapes.items():
-            if features < 1 or getattr(s, name).shape != shape:
-                raise ValueError(f"array {name!r} does not fit the others")
-        storage.require_range("orders", s.orders, 0, self._highest + 1)
-        storage.require_range("parts", s.parts, 0, 1 + self.context_dim * self._highest)
-        storage.require_range("lengths", s.lengths, 0, len(fitting.LENGTHS))
-        storage.require_range("chosen", s.chosen, 0, self.n_arms)
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        scales = np.zeros((4, self.n_objectives))
+        scales[SPREAD], scales[NOISE], scales[AMPLITUDE] = 1.0, 0.5, 0.5
+        length = np.argmin(np.abs(fitting.LENGTHS - 0.4))
+        return {**super()._given(), "scales": scales, "lengths": np.full(self.context_dim, length)}
 
     # ---- fitting ------------------------------------------------------------------------------------------------
 
@@ -255,9 +250,7 @@ class ConeKernel(CompiledPolicy):
         ratio = self._ratio() * prior
         ratio[self._sentinels] += 1e6
         ratio[0] = np.inf  # the constant
-        most = min(
-            SPARE_FEATURES + int(PER_OBSERVATION * self.n_observations / self.n_arms), self.settings["n_features"]
-        )
+        most = min(SPARE_FEATURES + int(PER_OBSERVATION * self.n_observations / self.n_arms), self._max_features)
         size = min(int((ratio > WORTH_KEEPING).sum()), most)
         chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
         weights = np.zeros((self.n_arms, self.n_objectives, size, DRAWS + 1))
