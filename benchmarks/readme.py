@@ -1,4 +1,6 @@
-"""Write what was measured into README and docs, between two marks, from the files in ``benchmarks/results``.
+"""Write what was measured, from ``benchmarks/results``, and tables that the code holds into README and docs.
+
+Both stand between two marks on a page.
 
 python benchmarks/readme.py
 """
@@ -12,8 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from conebandit.kernels.cone_kernel.constants import TABLE
+
 ROOT = Path(__file__).resolve().parent.parent
-START, END = "<!-- measured: written by benchmarks/readme.py -->", "<!-- end -->"
+START, END = "<!-- written by benchmarks/readme.py -->", "<!-- end -->"
 
 
 def results(name: str) -> dict[str, Any]:
@@ -153,7 +157,17 @@ def geometric_ratio(runs: list[dict[str, Any]], policy: str) -> float:
     return math.exp(sum(logs) / len(logs))
 
 
-PAGES: dict[str, Callable[[], str]] = {"README.md": paragraph, "docs/which-policy.md": evidence}
+def kernel_constants() -> str:
+    """The table of docs/kernel.md."""
+    rows = [f"| `{row.name}` | {row.value} | {row.meaning} | {row.origin} |" for row in TABLE]
+    return "\n".join(["| constant | value | meaning | origin |", "| --- | --- | --- | --- |", *rows])
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "README.md": paragraph,
+    "docs/which-policy.md": evidence,
+    "docs/kernel.md": kernel_constants,
+}
 
 
 def main() -> None:

@@ -232,7 +232,7 @@ def memory_of_long_run(preset: Preset) -> dict[str, float]:
     before = peak_megabytes()
     for policy, _, _ in rounds:  # noqa: B007  (the last one is wanted)
         pass
-    held = sum(array.nbytes for array in policy._tree)
+    held = sum(array.nbytes for array in policy._state)
     return {"arrays": held / 1e6, "peak": peak_megabytes() - before}
 
 

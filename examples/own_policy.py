@@ -51,7 +51,7 @@ class EpsilonGreedy:
         self.sums[where, arm, known] += reward[known]
 
     def front(self, context):
-        """Report the arms that we hold for undominated, their means, and how far these may be off."""
+        """Report the arms that are undominated by our averages, their means, and how far these may be off."""
         where = self._bin(context)
         arms = self._front_arms(where)
         counts, sums = self.counts[where, arms], self.sums[where, arms]

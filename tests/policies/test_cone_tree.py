@@ -63,7 +63,7 @@ def _compare_all_leaves(policy, plain):
     state = policy.state()
     for b in plain.leaves:
         middle = (np.array(b[1]) + 0.5) / 2 ** b[0]
-        leaf = kernels.leaf_of(policy._tree.links, middle)
+        leaf = kernels.leaf_of(policy._state.links, middle)
         counts, sums, means, radii = plain.statistics(b)
         assert state["links"][leaf, kernels.SEEN] == len(plain.inside(b))
         np.testing.assert_array_equal(state["tallies"][leaf, :, kernels.COUNT :], counts)
@@ -98,7 +98,7 @@ def _check_boxes(policy, xs, arms, rewards):
     state = policy.state()
     for box in boxes.values():
         inside = ((xs >= box.lower) & ((xs < box.upper) | (box.upper == 1))).all(axis=1)
-        leaf = kernels.leaf_of(policy._tree.links, (box.lower + box.upper) / 2)
+        leaf = kernels.leaf_of(policy._state.links, (box.lower + box.upper) / 2)
         assert box.seen == inside.sum()
         covered += box.seen
         for k in range(policy.n_arms):
@@ -325,9 +325,9 @@ def test_bad_arguments_are_refused_and_change_nothing(call, error, says, rng, tm
         ({"preset": "paper", "sigma": 1.0}, ValueError, "preset 'paper' has all constants 1"),
         ({"sigma": 0}, ValueError, "sigma must be a positive number"),
         ({"holder": np.nan}, ValueError, "holder must be a positive number"),
-        ({"delta": 0}, ValueError, "delta must lie above 0"),
-        ({"delta": 1}, ValueError, "delta must lie above 0"),
-        ({"beta": 1.5}, ValueError, "beta must lie above 0"),
+        ({"delta": 0}, ValueError, "delta must be a number, at least 1e-300 and below 1"),
+        ({"delta": 1}, ValueError, "delta must be a number, at least 1e-300 and below 1"),
+        ({"beta": 1.5}, ValueError, "beta must be a number, above 0 and at most 1"),
         ({"seed": 1.5}, TypeError, "seed must be an integer"),
         ({"bounds": [[0, 1], [0, 1]]}, ValueError, r"bounds must have shape \(1, 2\)"),
         ({"bounds": [[1, 0]]}, ValueError, "lowest below highest"),

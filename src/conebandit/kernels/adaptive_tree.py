@@ -14,16 +14,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, keep_undominated
+from conebandit.kernels.loop import play
 from conebandit.kernels.quadratics import halving, least_squares, prior_variance
 from conebandit.kernels.rng import uniform
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
 
 OBSERVATIONS, NODES = 0, 1  # positions in ``size``
 PARENT, CHILD, AXIS, FIRST, LAST, SEEN, NEXT_TEST, TESTS = 0, 1, 2, 3, 4, 5, 6, 7  # in ``links``
@@ -185,9 +182,7 @@ def _decide(
 
 
 @compiled
-def choose(
-    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
-) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
     """One of the active arms at ``x``, uniformly."""
     arms, objectives = state.known.shape
     phi, point = np.empty(state.terms.shape[0]), x.reshape((1, x.size))
@@ -421,30 +416,13 @@ def _inherit(state: State, parent: int, node: int, matrix: Floats) -> None:
             state.covariances[node, k, m] = covariance
 
 
+@in_place
+def has_room(state: State, x: Floats) -> bool:
+    """Whether there is room for a split."""
+    return bool(state.size[NODES] + 2 <= state.links.shape[0])
+
+
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
-    """Decide and observe, round by round, as long as there is room for a split."""
-    n_arms, objectives = state.known.shape
-    phi, gain = np.empty(state.terms.shape[0]), np.empty(state.terms.shape[0])
-    fits, sides = np.empty((2, n_arms, objectives)), np.empty((2, n_arms, state.facets.shape[0]))
-    rewards = outcomes.reshape((-1, objectives))
-    for i in range(start, contexts.shape[0]):
-        if state.size[NODES] + 2 > state.links.shape[0]:
-            return int(i)
-        leaf = leaf_of(state, contexts, i)
-        features(state, leaf, contexts, i, phi)
-        u = uniform(seed, keys[i])
-        arms[i], chances[i] = _decide(state, leaf, phi, u, fits, sides, active[i], reported[i])
-        _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain)
-    return int(contexts.shape[0])
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+    """Decide and observe, round by round."""
+    return play(choose, learn, has_room, state, seed, chunk, start)

@@ -12,14 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from conebandit.kernels.compile import in_place
-from conebandit.kernels.fronts import images
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from conebandit.kernels.averages import add_reward, clear_estimates
+from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.fronts import images, report
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS, CELLS = 0, 1
 CHILD, LOWER, UPPER, WHICH, OPEN = 0, 1, 2, 3, 4
@@ -95,17 +92,22 @@ def unit_noise(cells: Cells) -> float:
 
 
 @in_place
-def add(pulls: Ints, counts: Ints, totals: Floats, cell: int, arm: int, reward: Floats) -> None:
-    """Add one observation to a cell."""
-    pulls[cell, arm] += 1
-    for m in range(reward.size):
-        if not np.isnan(reward[m]):
-            counts[cell, arm, m] += 1
-            totals[cell, arm, m] += reward[m]
+def has_room(cells: Cells, x: Floats) -> bool:
+    """Whether there is room for one more cell."""
+    return bool(cells.size[CELLS] < cells.links.shape[0])
 
 
 @in_place
-def sharpen(counts: Ints, totals: Floats, cell: int, bias: float, noise: float, means: Floats, radii: Floats) -> None:
+def add_observation(pulls: Ints, counts: Ints, totals: Floats, cell: int, arm: int, reward: Floats) -> None:
+    """Add one observation to a cell."""
+    pulls[cell, arm] += 1
+    add_reward(counts[cell, arm], totals[cell, arm], reward)
+
+
+@in_place
+def take_better_estimates(
+    counts: Ints, totals: Floats, cell: int, bias: float, noise: float, means: Floats, radii: Floats
+) -> None:
     """Replace each estimate for which this cell has a smaller radius, ``bias + noise / sqrt(n)``.
 
     A cell just made knows little; what is known at a context is best taken from whichever cell around it is surest.
@@ -122,24 +124,36 @@ def sharpen(counts: Ints, totals: Floats, cell: int, bias: float, noise: float, 
 @in_place
 def estimate(state: Cells, x: Floats, means: Floats, radii: Floats) -> None:
     """Estimates of all arms, each from the cell around ``x`` with the smallest radius."""
-    forget(means, radii)
+    clear_estimates(means, radii)
     noise, cell, bias = unit_noise(state), 0, state.constants[SMOOTHNESS]
     for h in range(DEEPEST + 1):
-        sharpen(state.counts, state.totals, cell, bias, noise, means, radii)
+        take_better_estimates(state.counts, state.totals, cell, bias, noise, means, radii)
         cell, bias = child_of(state.links, cell, h, x), 0.5 * bias
         if cell < 0:
             return
 
 
-@in_place
-def forget(means: Floats, radii: Floats) -> None:
-    """Estimates of which nothing is known."""
-    means[:] = np.nan
-    radii[:] = np.inf
+@compiled
+def report_front(state: Cells, x: Floats, active: Bools, reported: Bools) -> None:
+    """Flag the front of the estimates at ``x``, among the active arms."""
+    shape = (active.size, state.facets.shape[1])
+    means, radii = np.empty(shape), np.empty(shape)
+    estimate(state, x, means, radii)
+    report(state.facets, means, radii, active, np.empty((active.size, state.facets.shape[0])), reported)
+
+
+@compiled
+def eliminate(state: Cells, cell: int, bias: float, noise: float, flags: Bools) -> None:
+    """Clear the flags of arms that a flagged arm beats by the estimates of a cell, ``bias + noise / sqrt(n)`` off."""
+    arms, (rows, objectives) = flags.size, state.facets.shape
+    means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
+    clear_estimates(means, radii)
+    take_better_estimates(state.counts, state.totals, cell, bias, noise, means, radii)
+    _clear_beaten(state.facets, means, radii, np.empty((arms, rows)), np.empty((arms, rows)), flags)
 
 
 @in_place
-def eliminate(facets: Floats, means: Floats, radii: Floats, lower: Floats, upper: Floats, flags: Bools) -> None:
+def _clear_beaten(facets: Floats, means: Floats, radii: Floats, lower: Floats, upper: Floats, flags: Bools) -> None:
     """Clear the flags of arms that a flagged arm beats on every facet with both estimates at their worst.
 
     Sound for any cone. ``lower`` and ``upper`` (K, F) are room to work in. An arm that beats another one is not

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -48,30 +50,50 @@ def _compiled(function: Kernel, **options: Any) -> Kernel:
         kernel = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     except RuntimeError:
         kernel = numba.njit(nogil=True, error_model="numpy", **options)(function)
-    _take_turns(kernel)
+    file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if file is not None:  # private to Numba as well
+        _stamp(file)
+        _take_turns(file)
     return cast(Kernel, kernel)
 
 
-def _take_turns(kernel: Any) -> None:
+def _stamp(file: Any) -> None:
+    """Let machine code on disk count as stale when any kernel has changed, not only the file that it is from.
+
+    What a kernel calls in other files is compiled into it, and so are constants that it imports.
+    """
+    if hasattr(file, "_source_stamp"):
+        file._source_stamp = (file._source_stamp, _sources())
+
+
+@cache
+def _sources() -> str:
+    """A digest of everything that may be compiled into a kernel."""
+    package, digest = Path(__file__).parents[1], blake2b(digest_size=16)
+    for room in ("kernels", "validate"):
+        for path in sorted((package / room).rglob("*.py")):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _take_turns(file: Any) -> None:
     """Let processes read and write the machine code of a kernel one after the other.
 
     Numba reads an index, writes it with the name of a new file, and then that file, without a lock. Of two processes
     that start together (workers of a server, of a study, of the tests) one may therefore get what the other compiled
     for other types, or what is left of an older version.
     """
-    file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-    if file is not None:  # private to Numba as well
-        save, load, folder = file.save, file.load, Path(file._cache_path)
+    save, load, folder = file.save, file.load, Path(file._cache_path)
 
-        def save_alone(key: Any, data: Any) -> None:
-            with _lock(folder):
-                save(key, data)
+    def save_alone(key: Any, data: Any) -> None:
+        with _lock(folder):
+            save(key, data)
 
-        def load_alone(key: Any) -> Any:
-            with _lock(folder):
-                return load(key)
+    def load_alone(key: Any) -> Any:
+        with _lock(folder):
+            return load(key)
 
-        file.save, file.load = save_alone, load_alone
+    file.save, file.load = save_alone, load_alone
 
 
 def _lock(folder: Path) -> AbstractContextManager[Any]:

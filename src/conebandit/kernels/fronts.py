@@ -7,12 +7,9 @@ order of the orthant.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.compile import in_place
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from conebandit.kernels.types import Bools, Floats
 
 
 @in_place

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from conebandit.kernels.compile import in_place
+from conebandit.kernels.types import Floats
 
 
 @in_place
-def cell_of(parts: int, x: NDArray[np.float64]) -> int:
+def cell_of(parts: int, x: Floats) -> int:
     """Number of the cell that contains a point; cells are closed below, the last one also above."""
     cell = 0
     for m in range(x.size):

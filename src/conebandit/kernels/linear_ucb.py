@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.optimism import play_front
-from conebandit.kernels.rng import uniform
+from conebandit.kernels.loop import always, play
+from conebandit.kernels.optimism import play_front_of
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+OBSERVATIONS = 0
 
 
 class State(NamedTuple):
@@ -65,19 +63,15 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 
 
 @compiled
-def choose(
-    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
-) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
     """Any arm that is on the front of the upper bounds; those with an unknown metric come first."""
-    means, radii = np.empty(state.counts.shape), np.empty(state.counts.shape)
-    estimate(state, x, means, radii)
-    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
+    return play_front_of(estimate, state, seed, x, key, active, reported)
 
 
 @compiled
 def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     """One step of recursive least squares for each metric that is known."""
-    state.size[0] += 1
+    state.size[OBSERVATIONS] += 1
     gain = np.empty(x.size + 1)
     for m in range(reward.size):
         if not np.isnan(reward[m]):
@@ -100,20 +94,6 @@ def _regress(inverse: Floats, weights: Floats, x: Floats, reward: float, gain: F
 
 
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
     """Decide and observe, round by round."""
-    for i in range(start, contexts.shape[0]):
-        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
-        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
-    return int(contexts.shape[0])
+    return play(choose, learn, always, state, seed, chunk, start)

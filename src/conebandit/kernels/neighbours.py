@@ -16,17 +16,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.grid import cell_of
-from conebandit.kernels.optimism import play_front, spread
-from conebandit.kernels.rng import uniform
+from conebandit.kernels.loop import always, play
+from conebandit.kernels.optimism import play_front_of, spread
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
+OBSERVATIONS = 0
+WIDTH, SMOOTHNESS = 0, 1
 FINEST = 128
 
 
@@ -47,7 +45,7 @@ class State(NamedTuple):
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     """For each arm and metric, the mean in the neighbourhood with the least uncertainty, and that uncertainty."""
     place = cell_of(state.side[0], x)  # the anchor nearest to x is the centre of its cell
-    width, smoothness = spread(state.constants[0], state.size[0]), state.constants[1]
+    width, smoothness = spread(state.constants[WIDTH], state.size[OBSERVATIONS]), state.constants[SMOOTHNESS]
     objectives = means.shape[1]
     for k in range(means.shape[0]):
         for m in range(objectives):
@@ -64,20 +62,15 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 
 
 @compiled
-def choose(
-    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
-) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
     """Any arm that is on the front of the upper bounds; those with an unknown metric come first."""
-    shape = (state.rings.shape[0], state.facets.shape[1])
-    means, radii = np.empty(shape), np.empty(shape)
-    estimate(state, x, means, radii)
-    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
+    return play_front_of(estimate, state, seed, x, key, active, reported)
 
 
 @compiled
 def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     """Add one observation to the rings that it lies in around the anchors."""
-    state.size[0] += 1
+    state.size[OBSERVATIONS] += 1
     side = state.side[0]
     along = np.empty((x.size, side), dtype=np.int64)  # ring by one coordinate alone; the largest of them counts
     for m in range(x.size):
@@ -94,20 +87,6 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
 
 
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
     """Decide and observe, round by round."""
-    for i in range(start, contexts.shape[0]):
-        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
-        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
-    return int(contexts.shape[0])
+    return play(choose, learn, always, state, seed, chunk, start)

@@ -5,14 +5,15 @@ What a policy does not know is a nan mean with an infinite radius.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.compile import compiled, in_place, inlined
 from conebandit.kernels.fronts import draw, images, keep_undominated, report
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from conebandit.kernels.rng import uniform
+from conebandit.kernels.types import Bools, Floats
 
 
 @in_place
@@ -22,7 +23,7 @@ def spread(width: float, rounds: int) -> float:
 
 
 @in_place
-def flag_hopefuls(values: Floats, radii: Floats, known: int, flags: Bools) -> None:
+def flag_candidates(values: Floats, radii: Floats, known: int, flags: Bools) -> None:
     """Flag the arms with an unknown metric or, without any, those on the front of the optimistic ``values`` (K, F)."""
     for k in range(flags.size):
         flags[k] = known == flags.size
@@ -32,14 +33,31 @@ def flag_hopefuls(values: Floats, radii: Floats, known: int, flags: Bools) -> No
         keep_undominated(values, flags)
 
 
+@inlined
+def play_front_of(
+    estimate: Callable[..., None],
+    state: Any,
+    seed: np.uint64,
+    x: Floats,
+    key: int,
+    active: Bools,
+    reported: Bools,
+) -> tuple[int, float]:
+    """``choose`` of every policy that plays an arm on the front of the upper bounds of its estimates."""
+    shape = (active.size, state.facets.shape[1])
+    means, radii = np.empty(shape), np.empty(shape)
+    estimate(state, x, means, radii)
+    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
+
+
 @compiled
 def play_front(
     facets: Floats, means: Floats, radii: Floats, u: float, active: Bools, reported: Bools
 ) -> tuple[int, float]:
-    """An arm on the front of the upper bounds, by a uniform number, and its chance; arms not known come first."""
+    """An arm on the front of the upper bounds, by a uniform number, and its chance; unknown arms come first."""
     values, flags = np.empty((means.shape[0], facets.shape[0])), np.empty(means.shape[0], dtype=np.bool_)
     active[:] = True
     known = report(facets, means, radii, active, values, reported)
     images(facets, means, radii, 1.0, values)
-    flag_hopefuls(values, radii, known, flags)
+    flag_candidates(values, radii, known, flags)
     return draw(flags, u)

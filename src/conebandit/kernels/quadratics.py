@@ -7,12 +7,9 @@ u_i u_j. ``terms`` (p, 2) says which coordinates make up a feature, -1 for none.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled, in_place
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from conebandit.kernels.types import Floats, Ints
 
 
 @in_place

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from conebandit.kernels.compile import compiled
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
 
@@ -25,14 +25,14 @@ def hash_vector(x: NDArray[np.uint64]) -> np.uint64:
     """One key from the bits of several numbers."""
     key = np.uint64(0)
     for m in range(x.size):
-        key = mix(key * _GOLDEN + x[m] + np.uint64(1))
+        key = mix(key * GOLDEN + x[m] + np.uint64(1))
     return key
 
 
 @compiled
-def uniform(seed: np.uint64, key: np.uint64) -> float:
-    """A number in [0, 1) that depends on nothing but seed and key."""
-    bits = mix(mix(seed + _GOLDEN) ^ mix(key * _GOLDEN + _FIRST))
+def uniform(seed: np.uint64, key: int | np.uint64) -> float:
+    """A number in [0, 1) that depends on nothing but seed and the 64 bits of the key."""
+    bits = mix(mix(seed + GOLDEN) ^ mix(np.uint64(key) * GOLDEN + _FIRST))
     return float(bits >> np.uint64(11)) * 2.0**-53
 
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from conebandit.kernels.averages import add_reward
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, images, report
 from conebandit.kernels.grid import cell_of
-from conebandit.kernels.optimism import flag_hopefuls, spread
+from conebandit.kernels.loop import always, play
+from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
+OBSERVATIONS = 0
 AUGMENTED = 0.05  # weight of the sum of all shortfalls beside the largest weighted one; above zero, it breaks ties
 
 
@@ -38,7 +37,7 @@ class State(NamedTuple):
 @in_place
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     """Means and bonuses of all arms in the bin of ``x``."""
-    place, width = cell_of(state.side[0], x), spread(state.width[0], state.size[0])
+    place, width = cell_of(state.side[0], x), spread(state.width[0], state.size[OBSERVATIONS])
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
             n = state.counts[place, k, m]
@@ -72,9 +71,7 @@ def closest(values: Floats, weight: Floats) -> int:
 
 
 @compiled
-def choose(
-    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
-) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
     """The best arm under the weights that the key draws, and the share of weights under which it is the best.
 
     While a metric of some arms is unknown, any of them.
@@ -87,7 +84,7 @@ def choose(
     known = report(state.facets, means, radii, active, values, reported)
     u = uniform(seed, key)
     if known < arms:
-        flag_hopefuls(values, radii, known, flags)
+        flag_candidates(values, radii, known, flags)
         return draw(flags, u)
     images(state.facets, means, radii, 1.0, values)
     shortfalls(values)
@@ -102,29 +99,12 @@ def choose(
 @in_place
 def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     """Add one observation to its bin."""
-    state.size[0] += 1
+    state.size[OBSERVATIONS] += 1
     place = cell_of(state.side[0], x)
-    for m in range(reward.size):
-        if not np.isnan(reward[m]):
-            state.counts[place, arm, m] += 1
-            state.totals[place, arm, m] += reward[m]
+    add_reward(state.counts[place, arm], state.totals[place, arm], reward)
 
 
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
     """Decide and observe, round by round."""
-    for i in range(start, contexts.shape[0]):
-        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
-        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
-    return int(contexts.shape[0])
+    return play(choose, learn, always, state, seed, chunk, start)

@@ -10,18 +10,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from conebandit.kernels.averages import add_reward
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, report
-from conebandit.kernels.optimism import flag_hopefuls, spread
+from conebandit.kernels.loop import play
+from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
 
 OBSERVATIONS, NODES = 0, 1
+WIDTH, SMOOTHNESS = 0, 1
 DEEPEST = 30  # a cell of side 2^-30 is a point
 
 
@@ -59,13 +58,13 @@ def descend(links: Ints, node: int, x: Floats, level: int) -> int:
 @in_place
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     """Of all active cells around ``x``, what the one of the smallest radius says, for each arm and metric."""
-    width = spread(state.constants[0], state.size[OBSERVATIONS])
+    width = spread(state.constants[WIDTH], state.size[OBSERVATIONS])
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
             means[k, m], radii[k, m] = np.nan, np.inf
         node, level = k, 0
         while node != 0 or level == 0:
-            size = state.constants[1] * 0.5**level
+            size = state.constants[SMOOTHNESS] * 0.5**level
             for m in range(means.shape[1]):
                 radius = width / np.sqrt(state.counts[node, m]) + size
                 if radius < radii[k, m]:
@@ -77,13 +76,13 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 @in_place
 def indices(state: State, x: Floats, values: Floats) -> None:
     """The index of each arm on each facet (K, F): the least upper bound that an active cell around ``x`` gives."""
-    width = spread(state.constants[0], state.size[OBSERVATIONS])
+    width = spread(state.constants[WIDTH], state.size[OBSERVATIONS])
     for k in range(values.shape[0]):
         for j in range(values.shape[1]):
             values[k, j] = np.inf
         node, level = k, 0
         while node != 0 or level == 0:
-            size = state.constants[1] * 0.5**level
+            size = state.constants[SMOOTHNESS] * 0.5**level
             for j in range(values.shape[1]):
                 values[k, j] = min(values[k, j], _upper(state, node, width, size, j))
             node = descend(state.links, node, x, level) if level < DEEPEST else 0
@@ -104,9 +103,7 @@ def _upper(state: State, node: int, width: float, size: float, j: int) -> float:
 
 
 @compiled
-def choose(
-    state: State, seed: np.uint64, x: Floats, key: np.uint64, active: Bools, reported: Bools
-) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
     """Any arm whose index is on the front of the indices; those with an unknown metric come first."""
     arms = active.size
     means, radii = np.empty((arms, state.counts.shape[1])), np.empty((arms, state.counts.shape[1]))
@@ -115,7 +112,7 @@ def choose(
     active[:] = True
     known = report(state.facets, means, radii, active, values, reported)
     indices(state, x, values)
-    flag_hopefuls(values, radii, known, flags)
+    flag_candidates(values, radii, known, flags)
     return draw(flags, uniform(seed, key))
 
 
@@ -130,13 +127,11 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
             break
         node, level = smaller, level + 1
     least = state.size[OBSERVATIONS]
+    add_reward(state.counts[node], state.totals[node], reward)
     for m in range(reward.size):
-        if not np.isnan(reward[m]):
-            state.counts[node, m] += 1
-            state.totals[node, m] += reward[m]
         least = min(least, state.counts[node, m])
-    confidence = spread(state.constants[0], state.size[OBSERVATIONS]) / np.sqrt(least)
-    if level < DEEPEST and confidence <= state.constants[1] * 0.5**level:
+    confidence = spread(state.constants[WIDTH], state.size[OBSERVATIONS]) / np.sqrt(least)
+    if level < DEEPEST and confidence <= state.constants[SMOOTHNESS] * 0.5**level:
         _activate(state, node, x, level)
 
 
@@ -151,23 +146,13 @@ def _activate(state: State, node: int, x: Floats, level: int) -> None:
         node = state.links[node, which]
 
 
+@in_place
+def has_room(state: State, x: Floats) -> bool:
+    """Whether there is room for a cell and the signposts that lead to it."""
+    return bool(state.size[NODES] + x.size <= state.links.shape[0])
+
+
 @compiled
-def run(
-    state: State,
-    seed: np.uint64,
-    contexts: Floats,
-    outcomes: Floats,
-    keys: NDArray[np.uint64],
-    start: int,
-    arms: Ints,
-    chances: Floats,
-    active: Bools,
-    reported: Bools,
-) -> int:
-    """Decide and observe, round by round, while a new cell has room."""
-    for i in range(start, contexts.shape[0]):
-        if state.size[NODES] + contexts.shape[1] > state.links.shape[0]:
-            return i
-        arms[i], chances[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i])
-        learn(state, contexts[i], arms[i], outcomes[i, arms[i]])
-    return int(contexts.shape[0])
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+    """Decide and observe, round by round."""
+    return play(choose, learn, has_room, state, seed, chunk, start)

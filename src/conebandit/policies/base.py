@@ -43,7 +43,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Arms that a policy holds for undominated in a context, with what it knows about them.
+    """Arms that a policy considers undominated in a context, with what it knows about them.
 
     Attributes
     ----------
@@ -83,5 +83,5 @@ class Policy(Sizes, Protocol):
         ...
 
     def front(self, context: ArrayLike) -> Front:
-        """Arms held for undominated in a context."""
+        """Arms that are undominated by the estimates at a context."""
         ...

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from numpy.typing import ArrayLike
-
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import binned_elimination as kernels
-from conebandit.kernels.cells import Cells
-from conebandit.policies.cells import GROWS, check_links, fresh_cells
-from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cells import CellsPolicy
+from conebandit.policies.common import setting
 from conebandit.validate.arguments import as_positive
 
 
-class BinnedElimination(CompiledPolicy):
+@dataclass(eq=False, repr=False, kw_only=True)
+class BinnedElimination(CellsPolicy):
     """Adaptively binned successive elimination of Perchet and Rigollet (2013), for vector rewards and any cone.
 
     In a cell of side s the active arms take turns. An arm is eliminated when another one is better on every facet of
@@ -50,25 +48,7 @@ class BinnedElimination(CompiledPolicy):
     (0,)
     """
 
-    kernels: ClassVar[Any] = kernels
-    grows: ClassVar[dict[str, tuple[int, int]]] = GROWS
+    width: float = setting(0.2, as_positive)
+    smoothness: float = setting(0.1, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.2,
-        smoothness: float = 0.1,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
-
-    def _fresh_state(self) -> Cells:
-        return fresh_cells(self.n_arms, self.cone, self.context_dim, **self.settings)
-
-    def _check_indices(self) -> None:
-        check_links(self._state)
+    _kernels: ClassVar[Any] = kernels

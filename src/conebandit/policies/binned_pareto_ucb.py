@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import binned_pareto_ucb as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
-from conebandit.validate import storage
+from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate.arguments import as_count, as_positive
 
 MAX_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
@@ -23,6 +24,11 @@ def default_bins(context_dim: int, visits: int = VISITS) -> int:
     return round(parts)
 
 
+def _as_bins(value: Any, name: str) -> int | None:
+    return None if value is None else as_count(value, name)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class BinnedParetoUCB(CompiledPolicy):
     """Pareto-UCB1 (Drugan and Nowé 2013) on its own in each cell of a fixed grid, for any cone.
 
@@ -52,42 +58,33 @@ class BinnedParetoUCB(CompiledPolicy):
     (1, (0,), (0, 1))
     """
 
-    kernels: ClassVar[Any] = kernels
-    grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(("seen", "counts", "totals"), (kernels.ROWS, 1))
-    fixed: ClassVar[frozenset[str]] = frozenset({"bins"})
+    bins: int | None = setting(None, _as_bins)
+    width: float = setting(0.1, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        bins: int | None = None,
-        width: float = 0.1,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        parts = default_bins(as_count(context_dim, "context_dim")) if bins is None else as_count(bins, "bins")
-        if parts**context_dim > MAX_CELLS:
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter(), "rows": Counter(step=1)},
+        {
+            "rows": Array(("cells",), np.int64, fill=-1, indices=Index("rows", none=True)),
+            "seen": Array(("rows",), np.int64),
+            "counts": Array(("rows", "arms", "objectives"), np.int64),
+            "totals": Array(("rows", "arms", "objectives")),
+            "facets": Array(("facets", "objectives")),
+            "bins": Array((1,), np.int64, fixed=True),
+            "width": Array((1,)),
+        },
+    )
+
+    def _own_sizes(self) -> dict[str, int]:
+        if self.bins is None:
+            self.bins = default_bins(self.context_dim)
+        if self.bins**self.context_dim > MAX_CELLS:
             raise ValueError(
-                f"bins ** context_dim must be at most {MAX_CELLS:,} cells; got bins = {parts} with "
-                f"context_dim = {context_dim}. Choose fewer bins, or a policy that adapts its cells."
+                f"bins ** context_dim must be at most {MAX_CELLS:,} cells; got bins = {self.bins} with "
+                f"context_dim = {self.context_dim}. Choose fewer bins, or a policy that adapts its cells."
             )
-        settings = {"bins": parts, "width": as_positive(width, "width")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+        return {"cells": self.bins**self.context_dim}
 
-    def _fresh_state(self) -> kernels.State:
-        bins, shape = self.settings["bins"], (0, self.n_arms, self.n_objectives)
-        return kernels.State(
-            size=np.zeros(2, dtype=np.int64),
-            rows=np.full(bins**self.context_dim, -1),
-            seen=np.zeros(0, dtype=np.int64),
-            counts=np.zeros(shape, dtype=np.int64),
-            totals=np.zeros(shape),
-            facets=self.cone.facets.copy(),
-            bins=np.array([bins]),
-            width=np.array([self.settings["width"]]),
-        )
-
-    def _check_indices(self) -> None:
-        storage.require_range("rows", self._state.rows, -1, len(self._state.seen))
+    def _given(self) -> dict[str, NDArray[Any]]:
+        return {**super()._given(), "bins": np.array([self.bins]), "width": np.array([self.width])}

@@ -1,37 +1,47 @@
-"""The state of policies that refine a dyadic tree of cells."""
+"""What policies share that eliminate arms in a dyadic tree of cells."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
 import numpy as np
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
-from conebandit.kernels.cells import CELLS, CHILD, LOWER, MAX_COORDINATES, UPPER, Cells
-from conebandit.validate import storage
+from conebandit.kernels.cells import CHILD, LOWER, MAX_COORDINATES, UPPER, Cells
+from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Index, Layout
 
-GROWS = dict.fromkeys(("links", "active", "pulls", "counts", "totals"), (CELLS, 1))
+_CELL = Index("cells", none=True)
 
 
-def fresh_cells(n_arms: int, cone: Cone, context_dim: int, *, width: float, smoothness: float) -> Cells:
-    """A tree that is one cell, the whole cube, in which nothing is known and all arms are active."""
-    if context_dim > MAX_COORDINATES:
-        raise ValueError(
-            f"context_dim must be at most {MAX_COORDINATES}; got {context_dim}. Choose the coordinates that matter."
-        )
-    links = np.full((1, 5), -1)
-    links[0, 3:] = 0
-    shape = (1, n_arms, cone.dim)
-    return Cells(
-        size=np.array([0, 1]),
-        links=links,
-        active=np.ones((1, n_arms), dtype=np.bool_),
-        pulls=np.zeros((1, n_arms), dtype=np.int64),
-        counts=np.zeros(shape, dtype=np.int64),
-        totals=np.zeros(shape),
-        facets=cone.facets.copy(),
-        constants=np.array([width, smoothness]),
+@dataclass(eq=False, repr=False, kw_only=True)
+class CellsPolicy(CompiledPolicy):
+    """A policy on cells with a width of its radii and a smoothness of the means; at first one cell, the whole cube."""
+
+    width: float
+    smoothness: float
+
+    _layout: ClassVar[Layout] = Layout(
+        Cells,
+        {"observations": Counter(), "cells": Counter(1, step=1)},
+        {
+            "links": Array(
+                ("cells", 5), np.int64, fill=(-1, -1, -1, 0, 0), indices={CHILD: _CELL, LOWER: _CELL, UPPER: _CELL}
+            ),
+            "active": Array(("cells", "arms"), np.bool_, fill=True),
+            "pulls": Array(("cells", "arms"), np.int64),
+            "counts": Array(("cells", "arms", "objectives"), np.int64),
+            "totals": Array(("cells", "arms", "objectives")),
+            "facets": Array(("facets", "objectives")),
+            "constants": Array((2,)),
+        },
     )
 
-
-def check_links(cells: Cells) -> None:
-    """A ``ValueError`` if a cell has a child or sibling that there is not."""
-    storage.require_range("links", cells.links[:, [CHILD, LOWER, UPPER]], -1, len(cells.links))
+    def _given(self) -> dict[str, NDArray[Any]]:
+        if self.context_dim > MAX_COORDINATES:
+            raise ValueError(
+                f"context_dim must be at most {MAX_COORDINATES}; got {self.context_dim}. "
+                "Choose the coordinates that matter."
+            )
+        return {**super()._given(), "constants": np.array([self.width, self.smoothness])}

@@ -1,28 +1,31 @@
-"""What policies share whose state is a tuple of arrays and whose steps are kernels."""
+"""The skeleton of policies whose state is a tuple of arrays and whose steps are kernels."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone, as_cone
+from conebandit.geometry.cone import Cone
+from conebandit.kernels.types import Chunk
 from conebandit.policies.base import Decision, Front
+from conebandit.policies.common import CommonPolicy
+from conebandit.policies.layout import Layout
 from conebandit.validate import storage
-from conebandit.validate.arguments import Key, as_arm, as_count, as_key, as_reward, as_seed, refuse_extreme
+from conebandit.validate.arguments import Key, as_key
 from conebandit.validate.arrays import FloatArray
-from conebandit.validate.box import Box
-
-OBSERVATIONS = 0  # position in the array ``size`` of every state: how many observations it has learned from
 
 
-class CompiledPolicy:
+@dataclass(eq=False, repr=False)
+class CompiledPolicy(CommonPolicy):
     """Everything but the algorithm: arguments, growing arrays, saving, the loop over a chunk.
 
-    A policy is a subclass and a file of kernels. The subclass makes a state, a ``NamedTuple`` of arrays whose first is
-    ``size`` (integers; ``size[OBSERVATIONS]`` counts observations). The file of kernels has four functions:
+    A policy is a subclass and a file of kernels. The subclass is a dataclass whose fields are the settings. It says in
+    a :class:`~conebandit.policies.layout.Layout` what the arrays of its state are, and gives those that are not simply
+    filled with numbers (``_given``). The file of kernels has four functions:
 
     ``choose(state, seed, x, key, active, reported) -> arm, chance``
         Pure; fills ``active`` and ``reported``, both (K,) booleans.
@@ -30,93 +33,120 @@ class CompiledPolicy:
         One observation, nan for an unknown metric; the only one that writes into the state, which has room for it.
     ``estimate(state, x, means, radii)``
         Fills (K, M) estimates and how far they may be off: nan and inf where nothing is known.
-    ``run(state, seed, contexts, outcomes, keys, start, arms, chances, active, reported) -> stop``
-        ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room.
-
-    The loops of ``run`` look alike and yet stand in every file of kernels: Numba keeps no machine code on disk for a
-    loop that a factory makes or that is handed ``choose`` and ``learn``, so a shared one would cost every process 0.5
-    to 0.9 s for each policy.
+    ``run(state, seed, chunk, start) -> stop``
+        ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
+        a line that calls :func:`conebandit.kernels.loop.play`.
 
     Attributes
     ----------
-    kernels
+    _kernels
         The file of kernels.
-    grows
-        Arrays of the state with a growing number of rows: name to (position in ``size`` that counts the rows in use,
-        most rows that one observation adds).
-    resized
-        Arrays of the state whose shape depends on what was learned.
-    fixed
-        Arrays of integers that learning does not change.
+    _layout
+        What the arrays of the state are.
     """
 
-    kernels: ClassVar[Any]
-    grows: ClassVar[dict[str, tuple[int, int]]] = {}
-    resized: ClassVar[frozenset[str]] = frozenset()
-    fixed: ClassVar[frozenset[str]] = frozenset()
+    _kernels: ClassVar[Any]
+    _layout: ClassVar[Layout]
 
-    def __init__(
-        self, n_arms: int, cone: Cone, context_dim: int, *, seed: int, bounds: ArrayLike | None, **settings: Any
-    ) -> None:
-        self.n_arms = as_count(n_arms, "n_arms")
-        self.context_dim = as_count(context_dim, "context_dim")
-        self.cone, self.n_objectives = as_cone(cone), cone.dim
-        self.box = Box(self.context_dim, bounds)
-        self.seed, self._seed = seed, as_seed(seed)
-        self.settings = settings
-        self._state: Any = self._fresh_state()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._sizes = {
+            "arms": self.n_arms,
+            "objectives": self.n_objectives,
+            "coordinates": self.context_dim,
+            "facets": len(self.cone.facets),
+            **self._own_sizes(),
+        }
+        self._state: Any = self._layout.fresh(self._sizes, self._given())
+        self._room = 0  # observations that surely fit into the arrays
+        self._unread = np.empty(self.n_arms, dtype=np.bool_)  # receives what a decision does not tell
 
-    def _fresh_state(self) -> Any:
-        """The state before the first observation, with room for none."""
-        raise NotImplementedError
+    def _own_sizes(self) -> dict[str, int]:
+        """Sizes that the layout speaks of, beyond arms, objectives, coordinates and facets."""
+        return {}
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        """Arrays of a fresh state that are not simply filled with numbers."""
+        return {"facets": self.cone.facets}
 
     # ---- deciding and observing ---------------------------------------------------------------------------------
 
     @property
     def n_observations(self) -> int:
         """How many observations the policy has learned from."""
-        return int(self._state.size[OBSERVATIONS])
+        return int(self._state.size[0])
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
-        """Arm for a context: a pure function of state, context and key; see :meth:`ConeTree.decide`."""
+        """Arm for a context: a pure function of state, context and key.
+
+        Parameters
+        ----------
+        context
+            Shape (d,), within the bounds.
+        key
+            Identifies the decision: a round number or an id. The same key gives the same arm until the next
+            observation.
+        """
         x = self.box.point(context)
-        active, reported = np.empty((2, self.n_arms), dtype=np.bool_)
-        arm, chance = self.kernels.choose(self._state, self._seed, x, as_key(key), active, reported)
+        active = np.empty(self.n_arms, dtype=np.bool_)
+        arm, chance = self._kernels.choose(self._state, self._seed, x, _bits(key), active, self._unread)
         return Decision(int(arm), float(chance), active)
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
-        """Learn from one reward vector, nan for a metric that is not known; see :meth:`ConeTree.observe`."""
-        x = self.box.point(context)
-        vector, index = as_reward(reward, self.n_objectives), as_arm(arm, self.n_arms)
-        refuse_extreme(vector)
-        self._make_room(1)
-        self.kernels.learn(self._state, x, index, vector)
+        """Learn from one reward vector.
+
+        Parameters
+        ----------
+        context
+            Shape (d,), within the bounds.
+        arm
+            Which arm was played; it need not be one that the policy would have chosen.
+        reward
+            Shape (M,); nan for a metric that is not known.
+        """
+        x, index, vector = self._checked(context, arm, reward)
+        if self._room == 0:
+            self._make_room(1)
+        self._room -= 1
+        self._kernels.learn(self._state, x, index, vector)
         self._settle()
 
     def front(self, context: ArrayLike) -> Front:
-        """Arms that the estimates at a context hold for undominated."""
+        """Arms that are undominated by the estimates at a context, among those in the running."""
         x = self.box.point(context)
         active, reported = np.empty((2, self.n_arms), dtype=np.bool_)
-        self.kernels.choose(self._state, self._seed, x, np.uint64(0), active, reported)
+        self._kernels.choose(self._state, self._seed, x, 0, active, reported)
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
-        self.kernels.estimate(self._state, x, means, radii)
+        self._kernels.estimate(self._state, x, means, radii)
         arms = np.flatnonzero(reported)
         return Front(tuple(int(k) for k in arms), means[arms], radii[arms])
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
-        """Many rounds in one compiled loop, for the simulator; see :meth:`ConeTree.run_chunk`."""
-        x = self.box.points(contexts)
-        n = len(x)
-        arms, chances = np.empty(n, dtype=np.int64), np.empty(n)
-        active, reported = np.empty((2, n, self.n_arms), dtype=np.bool_)
+        """Decide and observe for many rounds in one compiled loop; the simulator calls it.
+
+        Parameters
+        ----------
+        contexts, outcomes, keys
+            Shapes (n, d), (n, K, M), (n,); ``outcomes`` are those of all arms.
+
+        Returns
+        -------
+        arms, propensities, active, reported
+            Shapes (n,), (n,), (n, K), (n, K), as they were when each decision was made.
+        """
+        x, n = self.box.points(contexts), len(contexts)
+        bits = np.ascontiguousarray(keys, dtype=np.uint64).view(np.int64)
+        flags = np.empty((2, n, self.n_arms), dtype=np.bool_)
+        chunk = Chunk(x, outcomes, bits, np.empty(n, dtype=np.int64), np.empty(n), flags[0], flags[1])
         done = 0
         while done < n:
             self._make_room(n - done)
-            done = self.kernels.run(self._state, self._seed, x, outcomes, keys, done, arms, chances, active, reported)
+            done = self._kernels.run(self._state, self._seed, chunk, done)
+            self._room = 0
             self._settle()
-        return arms, chances, active, reported
+        return chunk.arms, chunk.chances, chunk.active, chunk.reported
 
     def _settle(self) -> None:
         """What is to be done from time to time after an observation; the loop of a chunk must stop where it is due."""
@@ -125,55 +155,47 @@ class CompiledPolicy:
 
     def _make_room(self, observations: int) -> None:
         """Let the growing arrays hold this many more observations; of other rows, what the next one may add."""
-        longer = {}
-        for name, (counter, rows) in self.grows.items():
-            array, used = getattr(self._state, name), int(self._state.size[counter])
-            need = used + rows * (observations if counter == OBSERVATIONS else 1)
-            if need > len(array):
-                longer[name] = np.zeros((max(need, 2 * len(array)), *array.shape[1:]), dtype=array.dtype)
-                longer[name][:used] = array[:used]
-        if longer:
-            self._state = self._state._replace(**longer)
+        self._state, self._room = self._layout.grown(self._state, self._sizes, observations)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the arrays that make up the state, cut to what is in use."""
-        arrays = self._state._asdict()
-        for name, (counter, _) in self.grows.items():
-            arrays[name] = arrays[name][: int(self._state.size[counter])]
-        return {name: array.copy() for name, array in arrays.items()}
+        return self._layout.saved(self._state)
 
     def copy(self) -> Self:
         """An independent policy in the same state."""
-        return self._from_state(self._options(), self.cone, self.state())
+        return self.clone()._with(self.state())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to a file; :func:`load_policy` reads it back bit for bit."""
         options = {**self._options(), "names": None if self.cone.names is None else list(self.cone.names)}
-        storage.write(path, type(self).__name__, options, {"cone": self.cone.facets, **self.state()})
+        storage.write(path, self._kind, options, {"cone": self.cone.facets, **self.state()})
+
+    @property
+    def _kind(self) -> str:
+        """Name by which files and :func:`load_policy` know the policy."""
+        return type(self).__name__
 
     def _options(self) -> dict[str, Any]:
-        size = {"n_arms": self.n_arms, "context_dim": self.context_dim}
-        return {**size, "seed": int(self.seed), "bounds": self.box.bounds.tolist(), **self.settings}
+        """What is written beside the arrays: all that :meth:`_restore` needs."""
+        return self._arguments()
 
     @classmethod
-    def _restore(cls, options: dict[str, Any], arrays: storage.Arrays) -> Self:
-        return cls._from_state(options, Cone.from_facets(arrays.pop("cone"), names=options.pop("names")), arrays)
+    def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
+        """The policy of this kind with these options and arrays, as they were saved."""
+        names = options.pop("names")
+        return cls(cone=Cone.from_facets(arrays.pop("cone"), names=names), **options)._with(arrays)
 
-    @classmethod
-    def _from_state(cls, options: dict[str, Any], cone: Cone, arrays: storage.Arrays) -> Self:
-        self = cls(cone=cone, **options)
-        for name, like in self._state._asdict().items():
-            free = like.ndim if name in cls.resized else 1 if name in cls.grows else 0  # axes of any length
-            array = arrays[name]
-            if array.dtype != like.dtype or array.ndim != like.ndim or array.shape[free:] != like.shape[free:]:
-                raise ValueError(f"array {name!r} does not fit")
-            if name in cls.fixed and not np.array_equal(array, like):
-                raise ValueError(f"array {name!r} does not fit the options")
-            if name in cls.grows:
-                storage.require_rows(name, array, int(arrays["size"][cls.grows[name][0]]), len(like))
-        self._state = type(self._state)(**{name: np.ascontiguousarray(arrays[name]) for name in self._state._fields})
-        self._check_indices()
+    def _with(self, arrays: storage.Arrays) -> Self:
+        """Go on from the state that the arrays are; a ``ValueError`` if they do not fit."""
+        self._state = self._layout.restored(self._state, self._sizes, arrays)
         return self
 
-    def _check_indices(self) -> None:
-        """A ``ValueError`` if an index in a state that was handed over leads out of an array."""
+    def _shown(self) -> dict[str, Any]:
+        return {**super()._shown(), "n_observations": self.n_observations}
+
+
+def _bits(key: Key) -> int:
+    """The 64 bits of a key as the integer that kernels take, which has a sign."""
+    if type(key) is int and 0 <= key < 2**63:  # by far the most common
+        return key
+    return int(as_key(key).view(np.int64))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
-from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.validate.arguments import as_count
@@ -16,7 +15,7 @@ MAX_MODELS = 1000
 
 def default_policy(
     n_arms: int, cone: Cone, context_dim: int, seed: int = 0, *, bounds: ArrayLike | None = None
-) -> ConeKernel | AdaptiveTree:
+) -> ConeKernel | ConeTree:
     """The policy that we recommend for a problem of this size, by evidence.
 
     ``ConeKernel`` has the best score in nearly every environment of the suite (``docs/which-policy.md``). Its memory
@@ -38,6 +37,4 @@ def default_policy(
     models = as_count(n_arms, "n_arms") * as_cone(cone).dim
     if models <= MAX_MODELS:
         return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds)
-    tree = ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds)
-    assert isinstance(tree, AdaptiveTree)
-    return tree
+    return ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import linear_ucb as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Layout
 from conebandit.validate.arguments import as_positive
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearParetoUCB(CompiledPolicy):
     """LinUCB with disjoint models (Li, Chu, Langford and Schapire, 2010), made a vector policy for any cone.
 
@@ -41,29 +44,25 @@ class LinearParetoUCB(CompiledPolicy):
     (1,)
     """
 
-    kernels: ClassVar[Any] = kernels
+    width: float = setting(0.7, as_positive)
+    ridge: float = setting(0.003, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.7,
-        ridge: float = 0.003,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "ridge": as_positive(ridge, "ridge")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter()},
+        {
+            "counts": Array(("arms", "objectives"), np.int64),
+            "inverses": Array(("arms", "objectives", "features", "features")),
+            "weights": Array(("arms", "objectives", "features")),
+            "facets": Array(("facets", "objectives")),
+            "width": Array((1,)),
+        },
+    )
 
-    def _fresh_state(self) -> kernels.State:
-        pairs, features = (self.n_arms, self.n_objectives), self.context_dim + 1
-        return kernels.State(
-            size=np.zeros(1, dtype=np.int64),
-            counts=np.zeros(pairs, dtype=np.int64),
-            inverses=np.tile(np.eye(features) / self.settings["ridge"], (*pairs, 1, 1)),
-            weights=np.zeros((*pairs, features)),
-            facets=self.cone.facets.copy(),
-            width=np.array([self.settings["width"]]),
-        )
+    def _own_sizes(self) -> dict[str, int]:
+        return {"features": self.context_dim + 1}
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        inverse = np.eye(self.context_dim + 1) / self.ridge
+        return {**super()._given(), "inverses": inverse, "width": np.array([self.width])}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 
-from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
-from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.registry import ALIASES, find_policy, policy_names
 from conebandit.validate import storage
 
 
-def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:
+def load_policy(path: str | os.PathLike[str]) -> CompiledPolicy:
     """Read a policy that was written by its ``save`` method; bit for bit what was saved.
 
     Parameters
@@ -39,13 +38,14 @@ def load_policy(path: str | os.PathLike[str]) -> ConeTree | CompiledPolicy:
     1
     """
     kind, options, arrays = storage.read(path)
-    kinds: dict[str, type[ConeTree | CompiledPolicy]] = {"ConeTree": ConeTree, "AdaptiveTree": AdaptiveTree}
-    kinds |= {policy.__name__: policy for policy in CompiledPolicy.__subclasses__()}
-    if kind not in kinds:
-        raise storage.PolicyFileError(
-            f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {sorted(kinds)}."
-        )
     try:
-        return kinds[kind]._restore(options, arrays)
+        policy = find_policy(ALIASES.get(kind, kind))
+    except KeyError:
+        known = sorted((*ALIASES, *policy_names()))
+        raise storage.PolicyFileError(
+            f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {known}."
+        ) from None
+    try:
+        return policy._restore(kind, options, arrays)
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, MemoryError) as error:
         raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {error}.") from None

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import neighbours as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Layout
 from conebandit.validate.arguments import as_positive
 
 MAX_ANCHORS = 512
 
+# From 1 / FINEST to 1 by factors of the root of two, rounded to multiples of 1 / FINEST: radii, in that unit.
+_HALVINGS = np.arange(2.0 * np.log2(kernels.FINEST), -1.0, -1.0) / 2.0
+_RADII = np.unique(np.round(kernels.FINEST * 0.5**_HALVINGS)).astype(np.int64)
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class NeighbourParetoUCB(CompiledPolicy):
     """The k-nearest-neighbour UCB of Reeve, Mellor and Brown (2018), made a vector policy for any cone.
 
@@ -49,39 +56,42 @@ class NeighbourParetoUCB(CompiledPolicy):
     ((1,), (0,))
     """
 
-    kernels: ClassVar[Any] = kernels
-    fixed: ClassVar[frozenset[str]] = frozenset({"side", "anchors", "ring"})
+    width: float = setting(0.1, as_positive)
+    smoothness: float = setting(0.15, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.1,
-        smoothness: float = 0.15,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter()},
+        {
+            "side": Array((1,), np.int64, fixed=True),
+            "anchors": Array(("anchors", "coordinates"), np.int64, fixed=True),
+            "reach": Array((len(_RADII),)),
+            "ring": Array((kernels.FINEST + 1,), np.int64, fixed=True),
+            "rings": Array(("arms", len(_RADII), "anchors", "twice objectives")),
+            "facets": Array(("facets", "objectives")),
+            "constants": Array((2,)),
+        },
+    )
 
-    def _fresh_state(self) -> kernels.State:
+    def _side(self) -> int:
+        """Number of anchors along a coordinate."""
         side = 1
         while (side + 1) ** self.context_dim <= MAX_ANCHORS:
             side += 1
+        return side
+
+    def _own_sizes(self) -> dict[str, int]:
+        return {"anchors": self._side() ** self.context_dim, "twice objectives": 2 * self.n_objectives}
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        side = self._side()
         digits = side ** np.arange(self.context_dim)[::-1]
-        anchors = np.arange(side**self.context_dim)[:, None] // digits % side  # (A, d)
-        # From 1 / FINEST to 1 by factors of the root of two, rounded to multiples of 1 / FINEST.
-        halvings = np.arange(2.0 * np.log2(kernels.FINEST), -1.0, -1.0) / 2.0
-        reach = np.unique(np.round(kernels.FINEST * 0.5**halvings)).astype(np.int64)
-        return kernels.State(
-            size=np.zeros(1, dtype=np.int64),
-            side=np.array([side]),
-            anchors=anchors,
-            reach=reach / kernels.FINEST,
-            ring=np.searchsorted(reach, np.arange(kernels.FINEST + 1)),
-            rings=np.zeros((self.n_arms, len(reach), len(anchors), 2 * self.n_objectives)),
-            facets=self.cone.facets.copy(),
-            constants=np.array([self.settings["width"], self.settings["smoothness"]]),
-        )
+        return {
+            **super()._given(),
+            "side": np.array([side]),
+            "anchors": np.arange(side**self.context_dim)[:, None] // digits % side,  # (A, d)
+            "reach": _RADII / kernels.FINEST,
+            "ring": np.searchsorted(_RADII, np.arange(kernels.FINEST + 1)),
+            "constants": np.array([self.width, self.smoothness]),
+        }

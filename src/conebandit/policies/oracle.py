@@ -7,13 +7,13 @@ from typing import Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone, as_cone
+from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import pareto_mask
 from conebandit.kernels.oracle import draw_many
 from conebandit.policies.base import Decision, Front
-from conebandit.validate.arguments import Key, as_arm, as_key, as_reward, as_seed, refuse_extreme
+from conebandit.policies.common import CommonPolicy
+from conebandit.validate.arguments import Key, as_key
 from conebandit.validate.arrays import FloatArray
-from conebandit.validate.box import Box
 from conebandit.validate.sizes import Sizes
 
 
@@ -30,7 +30,7 @@ class Truth(Sizes, Protocol):
         ...
 
 
-class Oracle:
+class Oracle(CommonPolicy):
     """Knows the means: plays uniformly from the true front, and reports it. Every regret of it is zero.
 
     It is what any policy can at most become, and shows that an environment and its regrets are what they should be. It
@@ -57,11 +57,8 @@ class Oracle:
         if missing:
             raise TypeError(f"environment must have {', '.join(missing)}; got {environment!r}.")
         self.environment = environment
-        self.n_arms, self.context_dim = environment.n_arms, environment.context_dim
-        self.cone = as_cone(environment.cone)
-        self.n_objectives = self.cone.dim
-        self.box = Box(self.context_dim, getattr(environment, "bounds", None))
-        self._seed = as_seed(seed)
+        size = environment.n_arms, environment.cone, environment.context_dim
+        super().__init__(*size, seed=seed, bounds=getattr(environment, "bounds", None))
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Any arm of the true front, by the key."""
@@ -71,9 +68,7 @@ class Oracle:
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments; there is nothing to learn."""
-        self.box.point(context)
-        as_arm(arm, self.n_arms)
-        refuse_extreme(as_reward(reward, self.n_objectives))
+        self._checked(context, arm, reward)
 
     def front(self, context: ArrayLike) -> Front:
         """The true front and its means, without error."""
@@ -93,6 +88,10 @@ class Oracle:
     def copy(self) -> Self:
         """Itself: it does not change."""
         return self
+
+    def clone(self) -> Self:
+        """Another one for the same environment."""
+        return type(self)(self.environment, seed=self.seed)
 
     def _means(self, context: ArrayLike) -> FloatArray:
         """True means (K, M) in a context, which is in the units of the environment."""

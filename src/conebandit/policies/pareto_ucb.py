@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import pareto_ucb as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Layout
 from conebandit.validate.arguments import as_positive
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ParetoUCB1(CompiledPolicy):
     """Pareto-UCB1 of Drugan and Nowé (2013), for any cone. It ignores the context.
 
@@ -38,26 +41,19 @@ class ParetoUCB1(CompiledPolicy):
     True
     """
 
-    kernels: ClassVar[Any] = kernels
+    width: float = setting(0.3, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.3,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, width=as_positive(width, "width"))
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter()},
+        {
+            "counts": Array(("arms", "objectives"), np.int64),
+            "totals": Array(("arms", "objectives")),
+            "facets": Array(("facets", "objectives")),
+            "width": Array((1,)),
+        },
+    )
 
-    def _fresh_state(self) -> kernels.State:
-        shape = (self.n_arms, self.n_objectives)
-        return kernels.State(
-            size=np.zeros(1, dtype=np.int64),
-            counts=np.zeros(shape, dtype=np.int64),
-            totals=np.zeros(shape),
-            facets=self.cone.facets.copy(),
-            width=np.array([self.settings["width"]]),
-        )
+    def _given(self) -> dict[str, NDArray[Any]]:
+        return {**super()._given(), "width": np.array([self.width])}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone, as_cone
 from conebandit.kernels.rng import choose_many, hash_vector, uniform
 from conebandit.policies.base import Decision, Front
-from conebandit.validate.arguments import Key, as_arm, as_count, as_key, as_reward, as_seed, refuse_extreme
+from conebandit.policies.common import CommonPolicy
+from conebandit.validate.arguments import Key, as_key
 from conebandit.validate.arrays import FloatArray
-from conebandit.validate.box import Box
 
 
-class RandomArm:
+@dataclass(eq=False, repr=False)
+class RandomArm(CommonPolicy):
     """Plays every arm with the same probability and learns nothing.
 
     Its front in a context is one arm as well, drawn from the bits of the context, so that it is scored as a singleton
@@ -35,15 +36,6 @@ class RandomArm:
     0.25
     """
 
-    def __init__(
-        self, n_arms: int, cone: Cone, context_dim: int, *, seed: int = 0, bounds: ArrayLike | None = None
-    ) -> None:
-        self.n_arms = as_count(n_arms, "n_arms")
-        self.context_dim = as_count(context_dim, "context_dim")
-        self.cone, self.n_objectives = as_cone(cone), cone.dim
-        self.box = Box(self.context_dim, bounds)
-        self._seed = as_seed(seed)
-
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Any arm, by the key alone."""
         self.box.point(context)
@@ -52,9 +44,7 @@ class RandomArm:
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments and forget them."""
-        self.box.point(context)
-        as_arm(arm, self.n_arms)
-        refuse_extreme(as_reward(reward, self.n_objectives))
+        self._checked(context, arm, reward)
 
     def front(self, context: ArrayLike) -> Front:
         """One arm, by the context alone; nothing is known about it."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import scalarised_ucb as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Layout
 from conebandit.validate.arguments import as_count, as_positive
 from conebandit.validate.arrays import FloatArray
 
@@ -17,6 +20,7 @@ N_WEIGHTS = 32  # finite, so that the chance of an arm can be counted
 MAX_BINS = 4096  # all are kept from the start, for every arm and metric
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ScalarisedUCB(CompiledPolicy):
     """Random scalarisations (Paria, Kandasamy and Póczos, 2019; Zhang and Golovin, 2020) of upper confidence bounds.
 
@@ -47,35 +51,38 @@ class ScalarisedUCB(CompiledPolicy):
     0.53125
     """
 
-    kernels: ClassVar[Any] = kernels
-    fixed: ClassVar[frozenset[str]] = frozenset({"side"})
+    width: float = setting(0.15, as_positive)
+    bins: int = setting(16, partial(as_count, most=MAX_BINS))
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.15,
-        bins: int = 16,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "bins": as_count(bins, "bins", most=MAX_BINS)}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter()},
+        {
+            "counts": Array(("cells", "arms", "objectives"), np.int64),
+            "totals": Array(("cells", "arms", "objectives")),
+            "weights": Array((N_WEIGHTS, "facets")),
+            "side": Array((1,), np.int64, fixed=True),
+            "facets": Array(("facets", "objectives")),
+            "width": Array((1,)),
+        },
+    )
 
-    def _fresh_state(self) -> kernels.State:
-        side = _whole_root(self.settings["bins"], self.context_dim)
-        shape = (side**self.context_dim, self.n_arms, self.n_objectives)
-        return kernels.State(
-            size=np.zeros(1, dtype=np.int64),
-            counts=np.zeros(shape, dtype=np.int64),
-            totals=np.zeros(shape),
-            weights=_even_weights(N_WEIGHTS, len(self.cone.facets)),
-            side=np.array([side]),
-            facets=self.cone.facets.copy(),
-            width=np.array([self.settings["width"]]),
-        )
+    def _side(self) -> int:
+        """Number of bins along a coordinate."""
+        return _whole_root(self.bins, self.context_dim)
+
+    def _own_sizes(self) -> dict[str, int]:
+        return {"cells": self._side() ** self.context_dim}
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        weights = _even_weights(N_WEIGHTS, len(self.cone.facets))
+        return {
+            **super()._given(),
+            "weights": weights,
+            "side": np.array([self._side()]),
+            "width": np.array([self.width]),
+        }
 
 
 def _whole_root(number: int, degree: int) -> int:

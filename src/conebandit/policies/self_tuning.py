@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from numpy.typing import ArrayLike
-
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import self_tuning as kernels
-from conebandit.kernels.cells import Cells
-from conebandit.policies.cells import GROWS, check_links, fresh_cells
-from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cells import CellsPolicy
+from conebandit.policies.common import setting
 from conebandit.validate.arguments import as_positive
 
 
-class SelfTuning(CompiledPolicy):
+@dataclass(eq=False, repr=False, kw_only=True)
+class SelfTuning(CellsPolicy):
     """Self-tuning elimination of Suk and Kpotufe (2021), for vector rewards and any cone.
 
     Made for contexts whose law shifts at an unknown time. For each context it takes the smallest dyadic cell around it
@@ -50,25 +48,7 @@ class SelfTuning(CompiledPolicy):
     (0,)
     """
 
-    kernels: ClassVar[Any] = kernels
-    grows: ClassVar[dict[str, tuple[int, int]]] = GROWS
+    width: float = setting(0.03, as_positive)
+    smoothness: float = setting(0.3, as_positive)
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.03,
-        smoothness: float = 0.3,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
-
-    def _fresh_state(self) -> Cells:
-        return fresh_cells(self.n_arms, self.cone, self.context_dim, **self.settings)
-
-    def _check_indices(self) -> None:
-        check_links(self._state)
+    _kernels: ClassVar[Any] = kernels

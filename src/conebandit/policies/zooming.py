@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from conebandit.geometry.cone import Cone
 from conebandit.kernels import zooming as kernels
+from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
-from conebandit.validate import storage
+from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate.arguments import as_positive
 
 MAX_COORDINATES = 64
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ParetoZooming(CompiledPolicy):
     """Pareto Contextual Zooming (Turgay, Öner and Tekin, 2018), for any cone and arms without a metric of their own.
 
@@ -53,36 +55,23 @@ class ParetoZooming(CompiledPolicy):
     ((1,), (0,))
     """
 
-    kernels: ClassVar[Any] = kernels
-    grows: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
-        ("links", "counts", "totals"), (kernels.NODES, MAX_COORDINATES)
+    width: float = setting(0.2, as_positive)
+    smoothness: float = setting(0.2, as_positive)
+
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter(), "nodes": Counter("arms", step="coordinates")},
+        {
+            "links": Array(("nodes", 2), np.int64, indices=Index("nodes")),
+            "counts": Array(("nodes", "objectives"), np.int64),
+            "totals": Array(("nodes", "objectives")),
+            "facets": Array(("facets", "objectives")),
+            "constants": Array((2,)),
+        },
     )
 
-    def __init__(
-        self,
-        n_arms: int,
-        cone: Cone,
-        context_dim: int,
-        *,
-        width: float = 0.2,
-        smoothness: float = 0.2,
-        seed: int = 0,
-        bounds: ArrayLike | None = None,
-    ) -> None:
-        settings = {"width": as_positive(width, "width"), "smoothness": as_positive(smoothness, "smoothness")}
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, **settings)
+    def _given(self) -> dict[str, NDArray[Any]]:
         if self.context_dim > MAX_COORDINATES:
-            raise ValueError(f"context_dim must be at most {MAX_COORDINATES}; got {context_dim}.")
-
-    def _fresh_state(self) -> kernels.State:
-        return kernels.State(
-            size=np.array([0, self.n_arms]),
-            links=np.zeros((self.n_arms, 2), dtype=np.int64),
-            counts=np.zeros((self.n_arms, self.n_objectives), dtype=np.int64),
-            totals=np.zeros((self.n_arms, self.n_objectives)),
-            facets=self.cone.facets.copy(),
-            constants=np.array([self.settings["width"], self.settings["smoothness"]]),
-        )
-
-    def _check_indices(self) -> None:
-        storage.require_range("links", self._state.links, 0, len(self._state.links))
+            raise ValueError(f"context_dim must be at most {MAX_COORDINATES}; got {self.context_dim}.")
+        return {**super()._given(), "constants": np.array([self.width, self.smoothness])}

@@ -19,6 +19,7 @@ from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.oracle import Oracle
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.registry import find_policy, offered
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
@@ -69,6 +70,20 @@ CONTENDERS: tuple[Contender, ...] = (
     Contender("ucb1", "Pareto-UCB1, ignores the context", _of(ParetoUCB1), baseline=True),
     Contender("random", "an arm at random", _of(RandomArm), baseline=True),
 )
+
+
+def known_contenders() -> tuple[Contender, ...]:
+    """All that can be asked for by name: those of the contest, and policies that installed packages offer."""
+    return (*CONTENDERS, *(Contender(name, "of an installed package", _found(name)) for name in offered()))
+
+
+def _found(name: str) -> Callable[[World, int], Policy]:
+    """How to make a policy of this name; nothing is imported before it is made."""
+
+    def make(world: World, seed: int) -> Policy:
+        return _of(find_policy(name))(world, seed)
+
+    return make
 
 
 def run_suite(

@@ -43,7 +43,7 @@ def bench(
     from conebandit.studies import leaderboard, suite  # noqa: PLC0415
     from conebandit.studies.standings import standings  # noqa: PLC0415
 
-    contenders = _named(policy, runs.CONTENDERS, "--policy")
+    contenders = _named(policy, runs.known_contenders(), "--policy") if policy else runs.CONTENDERS
     tasks = _named(task, (*suite.SUITE, *suite.EXTRA), "--task") if task else suite.SUITE
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels import spectral_fit as fitting
-from conebandit.kernels.spectral import OBSERVATIONS, State, highest_order
-from conebandit.kernels.spectral_choice import CENTRE, SPREAD
+from conebandit.kernels.cone_kernel.constants import MIN_KEPT_FEATURES
+from conebandit.kernels.cone_kernel.fit import add_samples
+from conebandit.kernels.cone_kernel.state import CENTRE, OBSERVATIONS, SPREAD, State
 from conebandit.validate.arrays import FloatArray
 
 
@@ -20,10 +20,10 @@ class Sums:
     def __init__(self) -> None:
         self.seen = 0  # samples that were added
         self._parts: NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)  # the features
-        self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``fitting.add_samples``
+        self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``add_samples``
 
-    def of(self, state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sums over all samples: of phi phi', see ``fitting.add_samples``; of phi y (K, M, D); and of y^2 (M,).
+    def over_all(self, state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums over all samples: of phi phi', see ``add_samples``; of phi y (K, M, D); and of y^2 (M,).
 
         Rewards y are in units of their spread, from their centre. Only what is new is added up.
         """
@@ -53,7 +53,7 @@ class Sums:
         fresh = np.ones(size, dtype=np.bool_)
         if self.seen:
             here, there = np.nonzero((state.parts[:, None] == self._parts).all(axis=2))
-            if 2 * len(here) > size:
+            if len(here) > MIN_KEPT_FEATURES * size:
                 gram[:, :, here[:, None], here] = self._gram[:, :, there[:, None], there]
                 cross[:, :, here] = self._cross[:, :, there]
                 fresh[here] = False
@@ -64,5 +64,5 @@ class Sums:
             self._add(state, 0, self.seen, fresh, origin)
 
     def _add(self, state: State, first: int, last: int, fresh: NDArray[np.bool_], origin: FloatArray) -> None:
-        samples = (state.parts, highest_order(state.orders.shape[1]), state.data, state.chosen, first, last)
-        fitting.add_samples(*samples, fresh, origin, self._gram, self._cross)
+        """Add samples ``first``, ..., ``last`` - 1 to the sums of ``fresh`` features."""
+        add_samples(state.parts, state.data, state.chosen, first, last, fresh, origin, self._gram, self._cross)

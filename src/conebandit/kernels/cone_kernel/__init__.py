@@ -1,0 +1,11 @@
+"""Kernels of ``ConeKernel``: Bayesian regression on products of cosines for each arm and metric, with a shared prior.
+
+The mean of arm k in metric m is a sum of features with Gaussian weights; ``docs/kernel.md`` says how and why.
+Its files, from the bottom: ``constants`` (one table), ``state`` (what is known), ``blocks`` (linear algebra),
+``features`` (the cosines and predictions), ``choice`` (from predictions to an arm), ``prior``, ``fit`` and ``ties``
+(what a fit computes), ``steps`` (what a policy calls in every round, exposed here).
+"""
+
+from conebandit.kernels.cone_kernel.steps import choose, estimate, learn, run
+
+__all__ = ["choose", "estimate", "learn", "run"]

@@ -1,0 +1,317 @@
+"""Every constant of ``ConeKernel``: its name, value, meaning and origin, in one table.
+
+``docs/kernel.md`` shows the same table; a test compares the two. No constant is the result of a committed tuning run:
+``benchmarks/tune.py`` has no grid for this policy. An origin says where a value is derived from, or that it was chosen
+by hand on the development suite, or that nothing is recorded about it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Constant(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    value: Any
+    meaning: str
+    origin: str
+
+
+_rows: list[Constant] = []
+
+
+def _constant(name: str, value: Value, meaning: str, origin: str) -> Value:
+    """Add a row to the table; gives the value, which kernels import by name."""
+    _rows.append(Constant(name, value, meaning, origin))
+    return value
+
+
+BY_HAND = "chosen by hand on the development suite (seeds from 1000 on); no committed command"
+UNRECORDED = "not recorded; unchanged since the first version"
+LATER = "not recorded; set after the first version"
+GUARD = "derived: only keeps quotients and logarithms finite"
+
+# ---- Features -------------------------------------------------------------------------------------------------------
+
+BOX_MARGIN = _constant(
+    "BOX_MARGIN",
+    0.15,
+    "how far the box of the cosines reaches beyond the unit cube on each side, so that slopes at its edge are free",
+    UNRECORDED,
+)
+MAX_ORDER_OF_ONE = _constant(
+    "MAX_ORDER_OF_ONE", 64, "highest order of a cosine if the context has one coordinate", UNRECORDED
+)
+MAX_ORDER = _constant("MAX_ORDER", 31, "highest order of a cosine if the context has several coordinates", UNRECORDED)
+MAX_INTERACTION = _constant("MAX_INTERACTION", 3, "most coordinates that a feature depends on", UNRECORDED)
+MAX_PAIR_ORDERS = _constant(
+    "MAX_PAIR_ORDERS",
+    ((3, 15), (8, 8), (20, 3), (math.inf, 1)),
+    "highest order in interactions of two coordinates: (up to so many context coordinates, order)",
+    "derived: keeps the candidates to a few thousand; the exact steps are not recorded",
+)
+MAX_TRIPLE_ORDERS = _constant(
+    "MAX_TRIPLE_ORDERS",
+    ((8, 4), (math.inf, 0)),
+    "the same for interactions of three coordinates; 0 for none",
+    "as MAX_PAIR_ORDERS",
+)
+MAX_ORDER_PRODUCTS = _constant(
+    "MAX_ORDER_PRODUCTS",
+    ((2, 150), (math.inf, 40)),
+    "largest product of the orders of a feature: (up to so many context coordinates, product)",
+    "as MAX_PAIR_ORDERS",
+)
+SENTINEL_ORDER = _constant(
+    "SENTINEL_ORDER",
+    2,
+    "main effects up to this order are sentinels: never left out, so that a coordinate can become relevant again",
+    UNRECORDED,
+)
+DEFAULT_FEATURES = _constant("DEFAULT_FEATURES", 128, "most features, unless the user says otherwise", UNRECORDED)
+MAX_FEATURES = _constant(
+    "MAX_FEATURES",
+    1024,
+    "most features that a user may ask for",
+    "derived: bounds the memory, a square matrix of them for each arm and metric",
+)
+SPARE_FEATURES = _constant("SPARE_FEATURES", 32, "features that may be used however few observations there are", LATER)
+FEATURES_PER_OBSERVATION = _constant(
+    "FEATURES_PER_OBSERVATION", 1.25, "further features for each observation of an arm, on average", LATER
+)
+MIN_SIGNAL_TO_NOISE = _constant(
+    "MIN_SIGNAL_TO_NOISE",
+    0.05,
+    "features with a smaller signal-to-noise ratio cannot be learned yet and are left out",
+    UNRECORDED,
+)
+SENTINEL_SIGNAL_TO_NOISE = _constant(
+    "SENTINEL_SIGNAL_TO_NOISE", 0.1, "least signal-to-noise ratio that the prior gives a sentinel", UNRECORDED
+)
+SENTINEL_PRIORITY = _constant(
+    "SENTINEL_PRIORITY",
+    1e6,
+    "added to the signal-to-noise ratio of a sentinel when features are ranked",
+    "derived: puts them before any feature of a smaller ratio",
+)
+
+# ---- Prior ----------------------------------------------------------------------------------------------------------
+
+MATERN_SMOOTHNESS = _constant(
+    "MATERN_SMOOTHNESS", 2.5, "smoothness of the Matern kernel whose spectral density the prior follows", UNRECORDED
+)
+MIN_LENGTH = _constant("MIN_LENGTH", 0.05, "shortest length scale that is tried, in units of the unit cube", UNRECORDED)
+MAX_LENGTH = _constant("MAX_LENGTH", 3.0, "longest length scale that is tried", UNRECORDED)
+N_LENGTHS = _constant("N_LENGTHS", 14, "length scales that are tried, in geometric progression", UNRECORDED)
+MIN_RELEVANCE = _constant("MIN_RELEVANCE", 1e-4, "least relevance of a coordinate that is tried", UNRECORDED)
+MAX_RELEVANCE = _constant("MAX_RELEVANCE", 10.0, "greatest relevance that is tried", UNRECORDED)
+N_RELEVANCES = _constant("N_RELEVANCES", 21, "relevances that are tried, in geometric progression", UNRECORDED)
+TYPICAL_LENGTH = _constant("TYPICAL_LENGTH", 0.5, "median of the weak log-normal prior on a length scale", UNRECORDED)
+LENGTH_LOG_DEVIATION = _constant(
+    "LENGTH_LOG_DEVIATION", 1.0, "its deviation on the log scale: within a factor of 7 at two deviations", UNRECORDED
+)
+TYPICAL_RELEVANCE = _constant(
+    "TYPICAL_RELEVANCE", 0.5, "median of the weak log-normal prior on a relevance", UNRECORDED
+)
+RELEVANCE_LOG_DEVIATION = _constant(
+    "RELEVANCE_LOG_DEVIATION",
+    2.0,
+    "its deviation on the log scale: within a factor of 50 at two deviations",
+    UNRECORDED,
+)
+PRIOR_SWEEPS = _constant("PRIOR_SWEEPS", 2, "passes over the coordinates in one step of learning the prior", UNRECORDED)
+RELEVANCE_REACH = _constant(
+    "RELEVANCE_REACH", 3, "places on the grid that a relevance may move in one pass", UNRECORDED
+)
+LENGTH_REACH = _constant("LENGTH_REACH", 2, "places on the grid that a length scale may move in one pass", UNRECORDED)
+INITIAL_NOISE = _constant(
+    "INITIAL_NOISE",
+    0.5,
+    "variance of the noise before anything is known, in units of the variance of the rewards",
+    UNRECORDED,
+)
+INITIAL_AMPLITUDE = _constant(
+    "INITIAL_AMPLITUDE", 0.5, "prior variance of a mean function before anything is known", UNRECORDED
+)
+INITIAL_RELEVANCE = _constant("INITIAL_RELEVANCE", 1.0, "relevance of every coordinate at first", UNRECORDED)
+INITIAL_LENGTH = _constant("INITIAL_LENGTH", 0.4, "length scale at first: the nearest one of the grid", UNRECORDED)
+INITIAL_CONSTANT_VARIANCE = _constant(
+    "INITIAL_CONSTANT_VARIANCE",
+    4.0,
+    "prior variance of the weight of the constant feature at first, in units of the amplitude",
+    UNRECORDED,
+)
+MIN_CONSTANT_VARIANCE = _constant("MIN_CONSTANT_VARIANCE", 0.01, "least value of the same when learned", UNRECORDED)
+MAX_CONSTANT_VARIANCE = _constant("MAX_CONSTANT_VARIANCE", 10.0, "greatest value of the same when learned", UNRECORDED)
+MIN_PRIOR_VARIANCE = _constant("MIN_PRIOR_VARIANCE", 1e-9, "least prior variance of a feature", GUARD)
+MIN_AMPLITUDE = _constant(
+    "MIN_AMPLITUDE",
+    1e-3,
+    "least prior variance of a mean function, in units of the variance of the rewards",
+    UNRECORDED,
+)
+MAX_AMPLITUDE = _constant("MAX_AMPLITUDE", 1.5, "greatest value of the same", UNRECORDED)
+IMAGINED_WEIGHTS = _constant(
+    "IMAGINED_WEIGHTS",
+    1.0,
+    "weights of unit variance that are added to those learned when an amplitude or a constant's variance is estimated",
+    UNRECORDED,
+)
+MIN_KNOWN_SHARE = _constant(
+    "MIN_KNOWN_SHARE", 1e-6, "least share of a weight that counts as known from the data", UNRECORDED
+)
+MIN_FREEDOM_SHARE = _constant(
+    "MIN_FREEDOM_SHARE",
+    0.2,
+    "least degrees of freedom that are left for the noise, as a share of the observations",
+    UNRECORDED,
+)
+MIN_FREEDOM = _constant("MIN_FREEDOM", 1e-9, "least degrees of freedom of a metric that was never observed", GUARD)
+MIN_NOISE = _constant(
+    "MIN_NOISE", 1e-5, "least variance of the noise, in units of the variance of the rewards", UNRECORDED
+)
+ROUNDING = _constant(
+    "ROUNDING",
+    1e-15,
+    "a spread of rewards below this part of the largest one is rounding",
+    "derived: a few units in the last place of a double, 2.2e-16",
+)
+
+# ---- Fits -----------------------------------------------------------------------------------------------------------
+
+FIRST_FIT = _constant("FIRST_FIT", 2, "observations for each arm before the first fit", UNRECORDED)
+REFIT_GROWTH = _constant(
+    "REFIT_GROWTH", 1.25, "the model is fitted anew when there are this many times as many observations", UNRECORDED
+)
+LAST_FIT = _constant(
+    "LAST_FIT",
+    250_000,
+    "observations after which the model is only updated: its prior has settled, and a fit would be a long pause",
+    UNRECORDED,
+)
+MAX_PRIOR_STEPS = _constant("MAX_PRIOR_STEPS", 5, "most steps of learning the prior in one fit", LATER)
+SETTLED_CHANGE = _constant(
+    "SETTLED_CHANGE", 0.05, "no step follows one that changed noise and amplitude by a smaller share", LATER
+)
+MIN_KEPT_FEATURES = _constant(
+    "MIN_KEPT_FEATURES",
+    0.5,
+    "sums over samples are kept if more than this share of the features is the same as before",
+    LATER + "; results do not depend on it",
+)
+N_DRAWS = _constant(
+    "N_DRAWS",
+    15,
+    "posterior draws kept for each arm and metric, and perturbed predictions at a context",
+    "derived: with the mean, a round number of columns; otherwise not recorded",
+)
+BLOCK = _constant(
+    "BLOCK",
+    4,
+    "rows of a matrix that are handled at once",
+    "derived: the loops of blocks.py are written out for this many",
+)
+
+# ---- What is played and reported ------------------------------------------------------------------------------------
+
+PLAY_TEMPERATURE = _constant(
+    "PLAY_TEMPERATURE", 0.7, "size of the perturbations that choose an arm, in posterior deviations", BY_HAND
+)
+FRONT_ERROR_PRICE = _constant(
+    "FRONT_ERROR_PRICE",
+    0.022,
+    "half of what an error in the reported front costs, a bad play costing 1",
+    BY_HAND + "; the score of the leaderboard would give 0.05",
+)
+LEAST_KNOWN_EVERY = _constant(
+    "LEAST_KNOWN_EVERY",
+    2,
+    "in every so-many-th perturbed front, the least known arm is played instead of any one",
+    "chosen by hand, no committed command; 3 was tried, and left parts of the front unseen where means jump",
+)
+MIN_UNCERTAINTY = _constant("MIN_UNCERTAINTY", 1e-300, "least variance of a prediction, in units of the noise", GUARD)
+ELIMINATION_MARGIN = _constant(
+    "ELIMINATION_MARGIN",
+    4.0,
+    "posterior deviations by which an arm must be beaten on every facet to be out of the running",
+    UNRECORDED,
+)
+CLEAR_LEAD = _constant(
+    "CLEAR_LEAD",
+    2.0,
+    "posterior deviations by which an arm must be better on some facet before a near tie on another counts as one",
+    UNRECORDED,
+)
+REPORT_CHANCE_ON_FRONT = _constant(
+    "REPORT_CHANCE_ON_FRONT",
+    0.4,
+    "least chance of being on the true front to be reported, for an arm on the front of the posterior means",
+    BY_HAND,
+)
+REPORT_CHANCE = _constant("REPORT_CHANCE", 0.75, "the same for any other arm", BY_HAND)
+RADIUS = _constant("RADIUS", 2.0, "posterior deviations that the radii of a front are wide", UNRECORDED)
+
+# ---- Ties -----------------------------------------------------------------------------------------------------------
+
+RECENT_CONTEXTS = _constant(
+    "RECENT_CONTEXTS", 200, "last contexts at which leads of arms over each other are counted", LATER + "; 300 at first"
+)
+NEAR_LEAD = _constant("NEAR_LEAD", 1.0, "posterior deviations below which a lead is near zero", UNRECORDED)
+DECIDED_LEAD = _constant("DECIDED_LEAD", 2.0, "posterior deviations above which a lead is decided", UNRECORDED)
+FAR_LEAD = _constant(
+    "FAR_LEAD",
+    4.0,
+    "leads between DECIDED_LEAD and this many deviations tell how frequent leads are where there are no ties",
+    UNRECORDED,
+)
+NEAR_SHARE_OF_TIES = _constant(
+    "NEAR_SHARE_OF_TIES",
+    0.68,
+    "share of the leads of tied arms that are near zero",
+    "derived: a normal number is within one deviation of 0 with chance 0.6827",
+)
+MIN_LEAD_DENSITY = _constant("MIN_LEAD_DENSITY", 2e-4, "added to the density of leads that are no ties", UNRECORDED)
+MIN_EXPECTED_SHARE = _constant(
+    "MIN_EXPECTED_SHARE", 1e-3, "least share of leads near zero that is expected in a world without ties", LATER
+)
+MAX_TIE = _constant("MAX_TIE", 2.5, "largest lead, in posterior deviations, that a tie may explain", BY_HAND)
+TIE_STEP = _constant("TIE_STEP", 0.05, "steps in which that lead is looked for", UNRECORDED)
+ENOUGH_DECIDED = _constant(
+    "ENOUGH_DECIDED",
+    (0.2, 0.3),
+    "share of decided leads below which ties are not believed in, and above which they are fully",
+    BY_HAND,
+)
+TIES_REPORTED = _constant(
+    "TIES_REPORTED",
+    (1.0, 1.4),
+    "the same for the ratio of leads near zero to those expected without ties, for what is reported",
+    BY_HAND,
+)
+TIES_PLAYED = _constant("TIES_PLAYED", (1.3, 1.7), "the same for what is played", BY_HAND)
+REPORT_TIE_WEIGHT = _constant(
+    "REPORT_TIE_WEIGHT", 0.6, "share of the lead that a tie explains which counts as tied in reports", BY_HAND
+)
+REPORT_TIE_OFFSET = _constant("REPORT_TIE_OFFSET", 0.1, "posterior deviations taken off that", BY_HAND)
+PLAY_TIE_WEIGHT = _constant("PLAY_TIE_WEIGHT", 2.2, "as REPORT_TIE_WEIGHT, for what is played", BY_HAND)
+PLAY_TIE_OFFSET = _constant("PLAY_TIE_OFFSET", 0.3, "as REPORT_TIE_OFFSET, for what is played", BY_HAND)
+MAX_PLAY_TIE = _constant(
+    "MAX_PLAY_TIE",
+    2.6,
+    "largest lead that counts as tied for what is played",
+    BY_HAND + "; within reach of the perturbations, so that an arm wrongly believed tied is still tried now and then",
+)
+REPORT_SHARE_OF_PLAY_TIE = _constant(
+    "REPORT_SHARE_OF_PLAY_TIE", 0.8, "least share of the lead tied in play that is tied in reports too", BY_HAND
+)
+PLAY_TIE_WAIT = _constant("PLAY_TIE_WAIT", 200, "observations for each arm before ties count in play", LATER)
+LEAD_SMOOTHING = _constant(
+    "LEAD_SMOOTHING", 0.5, "weight of the latest fit in the smoothed counts of leads that play uses", LATER
+)
+
+TABLE: tuple[Constant, ...] = tuple(_rows)

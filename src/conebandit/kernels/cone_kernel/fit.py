@@ -1,0 +1,152 @@
+"""The posterior of the weights from all samples: sums over samples, then linear algebra for each arm and metric."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conebandit.kernels.compile import compiled
+from conebandit.kernels.cone_kernel.blocks import (
+    add_four_products,
+    add_four_to_two,
+    add_products,
+    add_rows,
+    add_symmetric_row,
+    cholesky,
+    column,
+    invert,
+)
+from conebandit.kernels.cone_kernel.constants import BLOCK
+from conebandit.kernels.cone_kernel.features import highest_order, write_features
+from conebandit.kernels.types import Bools, Floats, Ints
+
+
+@compiled
+def add_samples(
+    parts: Ints,
+    data: Floats,
+    chosen: Ints,
+    first: int,
+    last: int,
+    fresh: Bools,
+    origin: Floats,
+    gram: Floats,
+    cross: Floats,
+) -> None:
+    """Add samples ``first``, ..., ``last`` - 1 to the sums that a fit needs.
+
+    These are the sums of phi phi' in ``gram`` (K, P, D, D), in its lower triangles, and those of phi times reward minus
+    ``origin`` in ``cross`` (K, M, D). Samples of which all metrics are known count in place 0 of the second axis of
+    ``gram``, for all metrics at once; others in place 1 + m if metric m is known. Only entries are touched whose row or
+    column is a ``fresh`` feature. Every entry is one sum in the order of the samples, so that it does not matter in how
+    many calls it was added up. Complete samples of an arm wait in a queue and are added four at once.
+    """
+    arms, objectives, features = cross.shape
+    dim = data.shape[1] - objectives
+    cosines, alone = np.empty(1 + dim * highest_order(dim)), np.empty((1, features))
+    queue, waiting = np.empty((arms, BLOCK, features)), np.zeros(arms, dtype=np.int64)
+    columns = np.flatnonzero(fresh)
+    for t in range(first, last):
+        k = chosen[t]
+        known = 0
+        for m in range(objectives):
+            known += not np.isnan(data[t, dim + m])
+        if known == 0:
+            continue
+        phi = queue[k, waiting[k]] if known == objectives else alone[0]
+        write_features(parts, data[t, :dim], cosines, phi)
+        for m in range(objectives):
+            target = data[t, dim + m] - origin[m]
+            if not np.isnan(target):
+                for j in columns:
+                    cross[k, m, j] += target * phi[j]
+                if known < objectives:
+                    add_products(gram[k, 1 + m], alone, 1, fresh, columns)
+        if known == objectives:
+            waiting[k] += 1
+            if waiting[k] == BLOCK:
+                if columns.size == features:
+                    add_four_products(gram[k, 0], queue[k])
+                else:
+                    add_products(gram[k, 0], queue[k], BLOCK, fresh, columns)
+                waiting[k] = 0
+    for k in range(arms):
+        add_products(gram[k, 0], queue[k], waiting[k], fresh, columns)
+
+
+@compiled
+def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float) -> Floats:
+    """Inverse of R, upper triangular, with R'R the posterior precision of the weights of one arm and metric.
+
+    That is, R'R = (``complete`` + ``partial``) / ``noise`` + diag(1 / ``prior``): the first two are sums of phi phi'
+    over samples of which all metrics, and only some, are known. The result has a multiple of four rows; those beyond
+    the number of features have no meaning.
+    """
+    features = prior.size
+    padded = -(-features // BLOCK) * BLOCK
+    root, inverse = np.zeros((padded, padded)), np.zeros((padded, padded))
+    for j in range(features):
+        for i in range(j + 1):
+            root[i, j] = (complete[j, i] + partial[j, i]) / noise
+        root[j, j] += 1.0 / prior[j]
+    for j in range(features, padded):
+        root[j, j] = 1.0
+    cholesky(root)
+    invert(root, inverse)
+    return inverse
+
+
+@compiled
+def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, variances: Floats) -> None:
+    """Write mean and variances of the weights, given the inverse root of their precision."""
+    features = cross.size
+    transposed, solved = inverse.T.copy(), np.zeros(features)
+    mean[:], variances[:] = 0.0, 0.0
+    for j in range(features):
+        target, row, rest = cross[j] / noise, inverse[j, j:], solved[j:]
+        for i in range(rest.size):
+            rest[i] += target * row[i]
+    for j in range(features):
+        for i in range(j + 1):
+            mean[i] += solved[j] * transposed[j, i]
+            variances[i] += transposed[j, i] * transposed[j, i]
+
+
+@compiled
+def posterior_draws(inverse: Floats, mean: Floats, normals: Floats, cov: Floats, weights: Floats) -> None:
+    """Write the covariance, and mean and draws: column 0 of ``normals`` (D, L) is 0, the others are standard normal."""
+    features = mean.size
+    transposed, padded = inverse.T.copy(), np.zeros_like(inverse)
+    for first in range(0, padded.shape[0], BLOCK):
+        rows = transposed[first : first + BLOCK]
+        p, q, r, s = rows[0], rows[1], rows[2], rows[3]
+        for j in range(0, first + BLOCK, 2):
+            one, other = padded[j, : j + 2], padded[j + 1, : j + 2]
+            add_four_to_two(one, other, column(rows, j), column(rows, j + 1), p, q, r, s)
+    for j in range(features):
+        weights[j, :] = mean[j]
+        add_rows(weights[j], inverse[j, j:features], normals[j:])
+        for i in range(j + 1):
+            cov[j, i] = padded[j, i]
+            cov[i, j] = padded[j, i]
+
+
+@compiled
+def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
+    """Sum of squared errors of the posterior means (K, M, D) on all samples, for each metric, from sums.
+
+    ``cross`` (K, M, D) are sums of features times targets, ``squares`` (M,) of squared targets.
+    """
+    arms, objectives, features = weights.shape
+    left = squares.copy()
+    fitted = np.empty(features)
+    for k in range(arms):
+        for m in range(objectives):
+            fitted[:] = 0.0
+            for j in range(features):
+                left[m] -= 2.0 * weights[k, m, j] * cross[k, m, j]
+                add_symmetric_row(gram[k, 0, j], weights[k, m, j], fitted, j)
+                if gram.shape[1] > 1:
+                    add_symmetric_row(gram[k, 1 + m, j], weights[k, m, j], fitted, j)
+            for j in range(features):
+                left[m] += fitted[j] * weights[k, m, j]
+    return np.maximum(left, 0.0)

@@ -1,0 +1,53 @@
+"""What a ``ConeKernel`` knows: a tuple of arrays, and the positions within the smaller ones.
+
+For each arm and metric the state holds the covariance of the weights of D features and a table of L columns: the
+posterior mean and L - 1 draws from the posterior, which are kept up to date by perturbed observations (ensemble
+sampling, Lu & Van Roy 2017). The spread of the draws says how sure a prediction is without a quadratic form for each
+arm.
+
+    size      (3,)          OBSERVATIONS; NEXT_FIT, the number of observations at which the model is fitted anew; FITTED
+    orders    (D, d)        order of the cosine of each feature in each coordinate, 0 for none
+    parts     (D, Q)        the same as positions in the table of one-dimensional cosines, 0 for none
+    weights   (K, M, D, L)  posterior mean and draws
+    covs      (K, M, D, D)  posterior covariance
+    prior     (D,)          prior variance of the weights, in units of the amplitude of a metric
+    scales    (4, M)        CENTRE and SPREAD of the rewards; NOISE and AMPLITUDE, variances in units of the spread
+    relevance (d,)          how much of the variance each coordinate explains
+    lengths   (d,)          position of the length scale of each coordinate in ``prior.LENGTHS``
+    levels    (6,)          CONSTANT_VARIANCE, prior variance of the weight of the constant feature; REPORT_TIE and
+                            PLAY_TIE, the lead in posterior deviations that counts as a tie; from LEAD_SHARES on, shares
+                            of leads that are near zero, that are expected to be, and that are far, smoothed over fits
+    counts    (K, M)        observations of each arm and metric
+    data      (n, d + M)    contexts and rewards
+    chosen    (n,)          arms
+    facets    (F, M)        of the cone
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from conebandit.kernels.types import Floats, Ints
+
+OBSERVATIONS, NEXT_FIT, FITTED = 0, 1, 2
+CENTRE, SPREAD, NOISE, AMPLITUDE = 0, 1, 2, 3
+CONSTANT_VARIANCE, REPORT_TIE, PLAY_TIE, LEAD_SHARES = 0, 1, 2, 3
+
+
+class State(NamedTuple):
+    """See the top of this file."""
+
+    size: Ints
+    orders: Ints
+    parts: Ints
+    weights: Floats
+    covs: Floats
+    prior: Floats
+    scales: Floats
+    relevance: Floats
+    lengths: Ints
+    levels: Floats
+    counts: Ints
+    data: Floats
+    chosen: Ints
+    facets: Floats

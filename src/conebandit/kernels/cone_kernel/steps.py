@@ -1,0 +1,155 @@
+"""The steps of a ``ConeKernel``: choose an arm, learn from an observation, estimate means."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.cone_kernel import choice
+from conebandit.kernels.cone_kernel.blocks import add_rows
+from conebandit.kernels.cone_kernel.constants import RADIUS
+from conebandit.kernels.cone_kernel.features import features_at, predict
+from conebandit.kernels.cone_kernel.state import (
+    CENTRE,
+    FITTED,
+    NEXT_FIT,
+    NOISE,
+    OBSERVATIONS,
+    PLAY_TIE,
+    REPORT_TIE,
+    SPREAD,
+    State,
+)
+from conebandit.kernels.fronts import draw
+from conebandit.kernels.loop import play
+from conebandit.kernels.rng import GOLDEN, hash_vector, mix, uniform
+from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+
+
+@compiled
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+    """An arm on the front of perturbed predictions; before the first fit, one of those seen least."""
+    arms, objectives, _, columns = state.weights.shape
+    facets, scales = state.facets, state.scales
+    if state.size[FITTED] == 0:
+        return _choose_least_seen(state.counts, uniform(seed, key), active, reported)
+    values = np.empty((arms, objectives, columns))
+    predict(state.weights, features_at(state, x), values)
+    images, image_variances = np.empty((arms, facets.shape[0], columns)), np.empty((arms, facets.shape[0]))
+    choice.write_images(facets, scales, values, images)
+    choice.variances_of_draws(images, image_variances)
+    few = choice.find_active(images, image_variances, active)
+    variances, uncertainty = np.empty((arms, objectives)), np.empty(arms)
+    nearby = choice.uncertainty_by_arm(values, scales, variances, uncertainty)
+    values, images, variances, uncertainty = values[few], images[few], variances[few], uncertainty[few]
+    deviations, chances = np.empty((few.size, few.size, facets.shape[0])), np.empty(few.size)
+    front, worthwhile, shown = np.empty((3, few.size), dtype=np.bool_)
+    choice.deviations_of_differences(image_variances, few, deviations)
+    choice.find_front(images, deviations, state.levels[REPORT_TIE], front)
+    noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    choice.perturb(values, variances, noise_key)
+    choice.write_images(facets, scales, values, images)
+    choice.find_worthwhile(facets, scales, values, images, front, uncertainty, nearby, worthwhile, chances)
+    choice.find_reported(front, chances, shown)
+    reported[:] = False
+    reported[few] = shown
+    choice.shrink_perturbations(images)
+    tie, u = state.levels[PLAY_TIE], uniform(seed, key)
+    arm, chance = choice.pick(images, deviations, tie, uncertainty, front, worthwhile, u)
+    return few[arm], chance
+
+
+@compiled
+def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools) -> tuple[int, float]:
+    """One of the arms with the fewest observations of a metric; all are active and reported."""
+    active[:] = True
+    reported[:] = True
+    flags, fewest = np.empty(active.size, dtype=np.bool_), counts.min()
+    for k in range(flags.size):
+        flags[k] = counts[k].min() == fewest
+    return draw(flags, u)
+
+
+@compiled
+def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
+    """Posterior means and RADIUS posterior deviations of all arms; nan and inf before the first fit."""
+    means[:], radii[:] = np.nan, np.inf
+    if state.size[FITTED] == 0:
+        return
+    phi = features_at(state, x)
+    for k in range(means.shape[0]):
+        for m in range(means.shape[1]):
+            value = variance = 0.0
+            for i in range(phi.size):
+                value += phi[i] * state.weights[k, m, i, 0]
+                for j in range(phi.size):
+                    variance += phi[i] * phi[j] * state.covs[k, m, i, j]
+            means[k, m] = state.scales[CENTRE, m] + state.scales[SPREAD, m] * value
+            radii[k, m] = RADIUS * state.scales[SPREAD, m] * math.sqrt(max(variance, 0.0))
+
+
+@compiled
+def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
+    """One observation: store it, and update the posterior of the arm in every known metric."""
+    sample, dim = state.size[OBSERVATIONS], x.size
+    state.data[sample, :dim] = x
+    state.data[sample, dim:] = reward
+    state.chosen[sample] = arm
+    state.size[OBSERVATIONS] += 1
+    features, columns = state.weights.shape[2:]
+    phi = features_at(state, x)
+    gain, error = np.empty(features), np.empty(columns)
+    for m in range(reward.size):
+        if not np.isnan(reward[m]):
+            state.counts[arm, m] += 1
+            if state.size[FITTED] == 1:
+                target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
+                signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
+                weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.scales[NOISE, m]
+                _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
+
+
+@in_place
+def _update_posterior(
+    weights: Floats,
+    cov: Floats,
+    phi: Floats,
+    target: float,
+    noise: float,
+    signs: np.uint64,
+    gain: Floats,
+    error: Floats,
+) -> None:
+    """Sherman-Morrison update of covariance, mean and draws; draws see the target plus or minus the noise."""
+    features, columns = weights.shape
+    gain[:] = 0.0
+    add_rows(gain, phi, cov)
+    total = noise
+    for j in range(features):
+        total += phi[j] * gain[j]
+    deviation = math.sqrt(noise)
+    error[:] = 0.0
+    add_rows(error, phi, weights)
+    error[0] = target - error[0]
+    for c in range(1, columns):
+        error[c] = target + (deviation if (signs >> np.uint64(c)) & np.uint64(1) else -deviation) - error[c]
+    for j in range(features):
+        share = gain[j] / total
+        for c in range(columns):
+            weights[j, c] += share * error[c]
+        for i in range(features):
+            cov[j, i] -= share * gain[i]
+
+
+@in_place
+def no_fit_is_due(state: State, x: Floats) -> bool:
+    """Whether the next observation comes before the next fit."""
+    return bool(state.size[OBSERVATIONS] < state.size[NEXT_FIT])
+
+
+@compiled
+def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+    """Decide and observe, round by round, up to the next fit."""
+    return play(choose, learn, no_fit_is_due, state, seed, chunk, start)

@@ -1,0 +1,29 @@
+"""Types of the arrays that kernels work on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Chunk(NamedTuple):
+    """Many rounds at once: what is given, and what a compiled loop fills in.
+
+    ``contexts`` (n, d) in the unit cube, ``outcomes`` (n, K, M) of all arms, and ``keys`` (n,); then for each round the
+    arm played, the chance it had, the arms in the running, and those reported (both (n, K)), as they were before the
+    observation.
+    """
+
+    contexts: Floats
+    outcomes: Floats
+    keys: Ints
+    arms: Ints
+    chances: Floats
+    active: Bools
+    reported: Bools

@@ -1,0 +1,5 @@
+"""``ConeKernel``: the policy, and the fitter that learns its model anew from time to time."""
+
+from conebandit.policies.cone_kernel.policy import Beaten, ConeKernel, KernelExplanation
+
+__all__ = ["Beaten", "ConeKernel", "KernelExplanation"]

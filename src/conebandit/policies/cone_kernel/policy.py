@@ -1,0 +1,205 @@
+"""The policy of the kernelised setting: Bayesian regression on shared spectral features, under the cone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit.geometry.cone import Cone
+from conebandit.kernels import cone_kernel as kernels
+from conebandit.kernels.cone_kernel.constants import (
+    DEFAULT_FEATURES,
+    FIRST_FIT,
+    INITIAL_AMPLITUDE,
+    INITIAL_CONSTANT_VARIANCE,
+    INITIAL_LENGTH,
+    INITIAL_NOISE,
+    INITIAL_RELEVANCE,
+    MAX_FEATURES,
+    N_DRAWS,
+    RADIUS,
+)
+from conebandit.kernels.cone_kernel.features import highest_order
+from conebandit.kernels.cone_kernel.prior import LENGTHS
+from conebandit.kernels.cone_kernel.state import (
+    AMPLITUDE,
+    CONSTANT_VARIANCE,
+    FITTED,
+    NEXT_FIT,
+    NOISE,
+    SPREAD,
+    State,
+)
+from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cone_kernel.candidates import max_parts
+from conebandit.policies.cone_kernel.fit import Fitter
+from conebandit.policies.layout import Array, Counter, Index, Layout
+from conebandit.validate.arguments import as_count
+from conebandit.validate.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """An arm that is out of the running at a context: by whom, and by how many posterior deviations on each facet."""
+
+    arm: int
+    by: int
+    margins: FloatArray
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """What led to the arms a context is offered.
+
+    ``relevance`` says how much each context coordinate matters (the most relevant one has 1), ``lengths`` over which
+    distance means change along it, ``noise`` the deviation of a reward around its mean; all learned, nan before the
+    first fit. Arms are eliminated by the spread of a few posterior draws, but margins are measured by the exact
+    posterior: so a margin need not exceed four deviations, and may be not much above two.
+    """
+
+    active: tuple[int, ...]
+    eliminated: tuple[Beaten, ...]
+    relevance: FloatArray
+    lengths: FloatArray
+    noise: FloatArray
+    n_features: int
+
+
+class ConeKernel(CompiledPolicy):
+    """Bayesian regression with a learned kernel for each arm and metric, and posterior sampling under the cone.
+
+    Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
+    amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together.
+    In each round predictions are perturbed by a part of their uncertainty, and an arm on the front of the perturbed
+    predictions is played. Reported are arms that are probably on the front, none that merely tie with a better one.
+    Nothing needs to be known about scale, noise or smoothness. ``docs/kernel.md`` says how and why.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`; any number of coordinates.
+    n_features
+        Most features, up to 1024; fewer are used while the data cannot tell more apart. Cost grows with its square.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> env = cb.environments.smooth(n_arms=4, context_dim=3, relevant=1, change_point=500)
+    >>> policy = cb.ConeKernel(n_arms=4, cone=env.cone, context_dim=3)
+    >>> run = cb.simulate(policy, env, horizon=3000)
+    >>> run.average("play", after=1000) < 0.05
+    True
+    >>> run.policy.explain([0.5, 0.5, 0.5]).relevance.argmax()      # which coordinate matters
+    np.int64(0)
+    """
+
+    _kernels: ClassVar[Any] = kernels
+    _layout: ClassVar[Layout] = Layout(
+        State,
+        {"observations": Counter(step=1), "next fit": Counter("first fit"), "fitted": Counter()},
+        {
+            "orders": Array(("features", "coordinates"), np.int64, indices=Index("orders")),
+            "parts": Array(("features", "parts"), np.int64, indices=Index("cosines")),
+            "weights": Array(("arms", "objectives", "features", N_DRAWS + 1)),
+            "covs": Array(("arms", "objectives", "features", "features")),
+            "prior": Array(("features",), fill=1.0),
+            "scales": Array((4, "objectives")),
+            "relevance": Array(("coordinates",), fill=INITIAL_RELEVANCE),
+            "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
+            "levels": Array((6,)),
+            "counts": Array(("arms", "objectives"), np.int64),
+            "data": Array(("observations", "sample")),
+            "chosen": Array(("observations",), np.int64, indices=Index("arms")),
+            "facets": Array(("facets", "objectives")),
+        },
+        learned={"features": 1},
+    )
+
+    def __init__(
+        self,
+        n_arms: int,
+        cone: Cone,
+        context_dim: int,
+        *,
+        n_features: int = DEFAULT_FEATURES,
+        seed: int = 0,
+        bounds: ArrayLike | None = None,
+    ) -> None:
+        # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
+        self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds)
+        self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings by name."""
+        return {"n_features": self._max_features}
+
+    def _own_sizes(self) -> dict[str, int]:
+        highest = int(highest_order(self.context_dim))
+        return {
+            "first fit": FIRST_FIT * self.n_arms,
+            "orders": highest + 1,
+            "parts": max_parts(self.context_dim),
+            "cosines": 1 + self.context_dim * highest,
+            "sample": self.context_dim + self.n_objectives,
+        }
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        scales, levels = np.zeros((4, self.n_objectives)), np.zeros(6)
+        scales[SPREAD], scales[NOISE], scales[AMPLITUDE] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
+        levels[CONSTANT_VARIANCE] = INITIAL_CONSTANT_VARIANCE
+        lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - INITIAL_LENGTH)))
+        return {**super()._given(), "scales": scales, "lengths": lengths, "levels": levels}
+
+    def _settle(self) -> None:
+        """Fit the model anew if it is time."""
+        if self.n_observations >= self._state.size[NEXT_FIT]:
+            self._state = self._fitter.fit(self._state)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features in use."""
+        return len(self._state.orders)
+
+    @property
+    def noise(self) -> FloatArray:
+        """Shape (M,), deviation of rewards around their means, as learned; nan before the first fit."""
+        s = self._state
+        learned = s.scales[SPREAD] * np.sqrt(s.scales[NOISE])
+        return np.where(s.size[FITTED], learned, np.nan)
+
+    def explain(self, context: ArrayLike) -> KernelExplanation:
+        """Arms in the running at a context, what beats the others, and what was learned about the context.
+
+        Parameters
+        ----------
+        context
+            Shape (d,), within the bounds.
+        """
+        decision = self.decide(context, key=0)  # all arms are in the running until the first fit
+        means, radii = np.empty((2, self.n_arms, self.n_objectives))
+        kernels.estimate(self._state, self.box.point(context), means, radii)
+        facets = self.cone.facets
+        fitted = bool(self._state.size[FITTED])
+        relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
+        return KernelExplanation(
+            active=decision.active,
+            eliminated=tuple(_beaten(int(arm), means, radii, facets) for arm in np.flatnonzero(~decision.mask)),
+            relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
+            lengths=LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
+            noise=self.noise,
+            n_features=self.n_features,
+        )
+
+
+def _beaten(arm: int, means: FloatArray, radii: FloatArray, facets: FloatArray) -> Beaten:
+    """An eliminated arm with the one that beats it by most."""
+    images, deviations = means @ facets.T, np.sqrt(radii**2 @ (facets**2).T) / RADIUS
+    margins = (images - images[arm]) / np.sqrt(deviations**2 + deviations[arm] ** 2)
+    margins[arm] = -np.inf
+    by = int(np.argmax(margins.min(axis=1)))
+    return Beaten(arm=arm, by=by, margins=margins[by])

@@ -1,0 +1,39 @@
+"""The table of constants: complete, and the only place where numbers are written."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import conebandit
+from conebandit.kernels.cone_kernel import constants
+
+ROOMS = [Path(conebandit.__file__).parent / room / "cone_kernel" for room in ("kernels", "policies")]
+FILES = sorted(file for room in ROOMS for file in room.glob("*.py") if file.name != "constants.py")
+# Those of formulas: a half and a square, signs, powers; 3 is the root of the variance of four uniform numbers.
+MATHEMATICS = {0.0, 0.5, 1.0, 2.0, 3.0}
+
+
+def test_rows_are_the_constants_of_the_module():
+    named = {name: value for name, value in vars(constants).items() if name.isupper() and not isinstance(value, str)}
+    assert {row.name: row.value for row in constants.TABLE} == {k: v for k, v in named.items() if k != "TABLE"}
+    assert len({row.name for row in constants.TABLE}) == len(constants.TABLE)
+    assert all(row.meaning and row.origin for row in constants.TABLE)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
+def test_other_files_write_no_numbers(file):
+    """But those of formulas, and small integers, which count axes and places."""
+    numbers = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+    floats = {node.value for node in numbers if isinstance(node.value, float)}
+    assert floats <= MATHEMATICS, file
+    assert all(
+        abs(node.value) <= 6 or node.value in (16, 32, 48, 0xFFFF) for node in numbers if type(node.value) is int
+    )
+
+
+def test_every_constant_is_used():
+    text = "\n".join(file.read_text() for file in FILES)
+    names = {node.id for node in ast.walk(ast.parse(text.replace("from __future__ import annotations", "")))
+             if isinstance(node, ast.Name)}  # fmt: skip
+    assert {row.name for row in constants.TABLE} <= names

@@ -1,0 +1,90 @@
+"""What a fit learns: the posterior of all samples, from sums that are kept between fits."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.kernels.cone_kernel.fit import squared_errors
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, NEXT_FIT, NOISE, SPREAD
+from conebandit.policies.cone_kernel.sums import Sums
+
+from ...plain_cone_kernel import CONES, plain_features, rounds, trained
+
+
+@pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
+def test_posterior_is_that_of_all_samples(cone, dim):
+    policy = trained(cone=cone, dim=dim)  # the last fit was some way back, so updates are tested as well
+    s = policy.state()
+    phi, metrics = plain_features(s["orders"], s["data"][:, :dim]), CONES[cone].dim
+    assert s["size"][NEXT_FIT] > 400
+    for k, m in itertools.product(range(3), range(metrics)):
+        y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
+        seen = (s["chosen"] == k) & ~np.isnan(y)
+        assert s["counts"][k, m] == seen.sum()
+        precision = phi[seen].T @ phi[seen] / s["scales"][NOISE, m]
+        precision += np.diag(1 / (s["scales"][AMPLITUDE, m] * s["prior"]))
+        cov = np.linalg.inv(precision)
+        np.testing.assert_allclose(s["covs"][k, m], cov, rtol=1e-6, atol=1e-9)
+        mean = cov @ (phi[seen].T @ y[seen]) / s["scales"][NOISE, m]
+        np.testing.assert_allclose(s["weights"][k, m, :, 0], mean, rtol=1e-6, atol=1e-8)
+
+
+def test_sums_do_not_depend_on_what_was_kept():
+    """Products of features over all samples, in pieces and with features that come and go, equal those in one go."""
+    policy = trained(n=300, n_arms=2, dim=2)  # with metrics that are not known
+    assert 0 < policy._fitter.sums.seen < 300, "part of the sums is kept"
+    pieces, whole = policy._fitter.sums.over_all(policy._state), Sums().over_all(policy._state)
+    for one, other in zip(pieces, whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    fewer, other_features = policy._state, Sums()
+    other_features.over_all(fewer._replace(parts=fewer.parts[:-3], weights=fewer.weights[:, :, :-3]))
+    assert other_features.seen == 300
+    for one, other in zip(other_features.over_all(policy._state), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    s = policy.state()
+    phi, known = plain_features(s["orders"], s["data"][:, :2]), ~np.isnan(s["data"][:, 2:])
+    y = (s["data"][:, 2:] - s["scales"][CENTRE]) / s["scales"][SPREAD]
+    gram, cross, squares = whole
+    np.testing.assert_allclose(squares, np.nansum(y**2, axis=0))
+    for k, m in itertools.product(range(2), range(2)):
+        seen = (s["chosen"] == k) & known[:, m]
+        np.testing.assert_allclose(np.tril(gram[k, 0] + gram[k, 1 + m]), np.tril(phi[seen].T @ phi[seen]), atol=1e-9)
+        np.testing.assert_allclose(cross[k, m], phi[seen].T @ y[seen, m], atol=1e-9)
+
+
+def test_sums_begin_to_tell_metrics_apart_when_one_is_missing():
+    x, outcomes, keys = rounds(2, 2, 2, 400)
+    outcomes[:200] = np.nan_to_num(outcomes[:200], nan=0.3)
+    policy = cb.ConeKernel(2, CONES["orthant"], 2)
+    policy.run_chunk(x[:200], outcomes[:200], keys[:200])
+    assert policy._fitter.sums.over_all(policy._state)[0].shape[1] == 1, "all metrics of all samples are known"
+    policy.run_chunk(x[200:], outcomes[200:], keys[200:])
+    gram, cross, squares = policy._fitter.sums.over_all(policy._state)
+    assert gram.shape[1] == 3
+    for one, other in zip((gram, cross, squares), Sums().over_all(policy._state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_residuals_are_those_of_the_samples():
+    policy = trained(n=300)
+    s = policy.state()
+    phi, y = plain_features(s["orders"], s["data"][:, :2]), s["data"][:, 2:]
+    errors = (y - s["scales"][CENTRE]) / s["scales"][SPREAD]
+    errors = errors - np.einsum("nj,nmj->nm", phi, s["weights"][s["chosen"], :, :, 0])
+    got = squared_errors(*Sums().over_all(policy._state), np.ascontiguousarray(s["weights"][..., 0]))
+    np.testing.assert_allclose(got, np.nansum(errors**2, axis=0), rtol=1e-9)
+
+
+def test_draws_follow_the_posterior():
+    # Standardised by the root of the covariance, 15 x 3 x 2 draws of D weights are standard normal up to the steps
+    # since the last fit; the mean square of n of them is within 1 +- 5 sqrt(2 / n) but for one run in a million.
+    s = trained(n=600).state()
+    squares = []
+    for k, m in itertools.product(range(3), range(2)):
+        root = np.linalg.cholesky(s["covs"][k, m])
+        squares.append(np.linalg.solve(root, s["weights"][k, m, :, 1:] - s["weights"][k, m, :, :1]) ** 2)
+    n = np.size(squares)
+    assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / n)
