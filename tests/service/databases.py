@@ -1,13 +1,16 @@
 """A PostgreSQL server of our own, from Debian's binaries, as the user ``postgres`` (initdb refuses root)."""
 
 import os
-import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
+
+if sys.platform != "win32":
+    import pwd
 
 
 def binaries() -> Path | None:
