@@ -22,8 +22,8 @@ def rows() -> list[dict]:
 
 
 def test_the_report_on_two_sites_is_quoted_as_it_is(page):
-    files = (ROOT / "docs/data" / f"randhie-site-{site}.csv" for site in (2, 6))
-    report = shift_report(read_pair(*files, ["age", "income", "education"]))
+    before, after = (ROOT / "docs/data" / f"randhie-site-{site}.csv" for site in (2, 6))
+    report = shift_report(read_pair(before, after, ["age", "income", "education"]))
     for sentence in report.sentences():
         assert sentence in page
 

@@ -153,7 +153,7 @@ def test_against_a_plain_twin(dim, ties, rng):
         monitor.update(x[t])
         wealth = []
         for look, tree, bet in zip(columns, trees, bets, strict=True):
-            wealth.append(bet.settle(*tree.rank([keys[t][c] for c in look]), alarm is None))
+            wealth.append(bet.settle(*tree.rank([keys[t][c] for c in look]), bound=alarm is None))
         if alarm is None and max(wealth) >= 100 * len(wealth):
             alarm = t + 1, int(np.argmax(wealth))
     assert monitor.evidence == pytest.approx(max(wealth) / len(wealth))
