@@ -32,7 +32,7 @@ lint: .venv/installed-dev
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=
-	$(BIN)/coverage report --fail-under=90 --skip-covered
+	$(BIN)/coverage report --fail-under=98 --skip-covered
 	$(BIN)/coverage report --fail-under=98 --show-missing --include='*/conebandit/geometry/*'
 
 bench: .venv/installed-bench
