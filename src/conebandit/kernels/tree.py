@@ -321,20 +321,27 @@ def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int
     for k in range(arms):
         if tallies[node, k, ACTIVE] == 0 or tallies[node, k, OPTIMISTIC] == 1:
             continue
-        nearest, least = -1, -np.inf
-        for other in range(arms):
-            if tallies[node, other, OPTIMISTIC] == 1:
-                slack = np.inf
-                for j in range(rows):
-                    slack = min(slack, _closeness(moments, facets, node, k, other, j))
-                if slack > least:
-                    nearest, least = other, slack
-                if slack >= 0.0:
-                    break
+        nearest, least = _nearest(tallies, moments, facets, node, k)
         if least < 0.0:
             _eliminate(tallies, node, k, nearest, now)
             for j in range(rows):
                 moments[node, k, margin + j] = -_closeness(moments, facets, node, k, nearest, j)
+
+
+@in_place
+def _nearest(tallies: Ints, moments: Floats, facets: Floats, node: int, k: int) -> tuple[int, float]:
+    """The arm on the optimistic front that ``k`` is closest to, or the first one within reach, and how close it is."""
+    nearest, least = -1, -np.inf
+    for other in range(tallies.shape[1]):
+        if tallies[node, other, OPTIMISTIC] == 1:
+            slack = np.inf
+            for j in range(facets.shape[0]):
+                slack = min(slack, _closeness(moments, facets, node, k, other, j))
+            if slack > least:
+                nearest, least = other, slack
+            if slack >= 0.0:
+                break
+    return nearest, least
 
 
 @in_place
