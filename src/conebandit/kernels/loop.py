@@ -1,7 +1,7 @@
-"""The loop over the rounds of a chunk, which all policies share.
+"""The loop over the rounds of a chunk, which policies share.
 
-It is compiled into each caller (``inlined``). A loop that a factory makes, or that takes kernels as arguments from
-Python, would not be kept on disk by Numba; a thin function that calls this one is, since its callees are globals.
+It is compiled into each of its callers. Numba would keep no machine code on disk for a loop that a factory makes, or
+that is handed kernels; but it does for a thin function into which this loop was inlined, since its kernels are globals.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conebandit.kernels.compile import in_place, inlined
-from conebandit.kernels.types import Chunk, Floats
+from conebandit.kernels.types import Floats
 
 
 @inlined
@@ -22,21 +22,21 @@ def play(
     can_go_on: Callable[..., bool],
     state: Any,
     seed: np.uint64,
-    chunk: Chunk,
     start: int,
+    chunk: tuple[Any, ...],
 ) -> int:
-    """``choose`` and ``learn`` for rounds ``start``, ... of a chunk; the first round before which it had to stop.
+    """``choose`` and ``learn`` for rounds ``start``, ... of a ``Chunk``; the first round before which it had to stop.
 
     ``can_go_on(state, x)`` tells whether the state can take an observation as it is, or needs more room first.
     """
-    n: int = chunk.contexts.shape[0]
+    contexts, outcomes, keys, arms, chances, active, reported = chunk
+    n: int = contexts.shape[0]
     for i in range(start, n):
-        x = chunk.contexts[i]
+        x = contexts[i]
         if not can_go_on(state, x):
             return i
-        arm, chance = choose(state, seed, x, chunk.keys[i], chunk.active[i], chunk.reported[i])
-        chunk.arms[i], chunk.chances[i] = arm, chance
-        learn(state, x, arm, chunk.outcomes[i, arm])
+        arms[i], chances[i] = choose(state, seed, x, keys[i], active[i], reported[i])
+        learn(state, x, arms[i], outcomes[i, arms[i]])
     return n
 
 

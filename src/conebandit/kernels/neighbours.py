@@ -13,7 +13,7 @@ in the sup norm, where none in the unit cube exceeds 1; radii are multiples of 1
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.grid import cell_of
 from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import play_front_of, spread
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS = 0
 WIDTH, SMOOTHNESS = 0, 1
@@ -87,6 +87,6 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, always, state, seed, chunk, start)
+    return play(choose, learn, always, state, seed, start, chunk)

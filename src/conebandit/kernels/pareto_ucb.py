@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from conebandit.kernels.averages import add_reward, ucb1
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import play_front_of
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS = 0
 
@@ -45,6 +45,6 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, always, state, seed, chunk, start)
+    return play(choose, learn, always, state, seed, start, chunk)

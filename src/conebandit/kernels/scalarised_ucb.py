@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from conebandit.kernels.grid import cell_of
 from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS = 0
 AUGMENTED = 0.05  # weight of the sum of all shortfalls beside the largest weighted one; above zero, it breaks ties
@@ -105,6 +105,6 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, always, state, seed, chunk, start)
+    return play(choose, learn, always, state, seed, start, chunk)

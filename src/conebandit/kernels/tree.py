@@ -22,14 +22,14 @@ V_h = 2^-h its side. "Line" numbers are those of Algorithm 1.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import in_place
 from conebandit.kernels.rng import uniform
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS, NODES = 0, 1
 LEVEL, PARENT, CHILD, FIRST, LAST, SEEN = 0, 1, 2, 3, 4, 5
@@ -97,38 +97,38 @@ def choose(
     reported: Bools,
 ) -> tuple[int, float]:
     """An arm and its probability, as a function of state, context and key."""
-    flags = active.reshape((1, active.size)), reported.reshape((1, reported.size))
-    return _choose(size, tallies, constants, seed, leaf_of(links, x), key, flags[0], flags[1], 0)
+    leaf = leaf_of(links, x)
+    _flag_reported(tallies, leaf, reported.reshape((1, reported.size)), 0)
+    return _choose(size, tallies, int(constants[WARM_UP]), seed, leaf, key, active.reshape((1, active.size)), 0)
 
 
 @in_place
 def _choose(
-    size: Ints,
-    tallies: Ints,
-    constants: Floats,
-    seed: np.uint64,
-    leaf: int,
-    key: int,
-    active: Bools,
-    reported: Bools,
-    row: int,
+    size: Ints, tallies: Ints, warm_up: int, seed: np.uint64, leaf: int, key: int, active: Bools, row: int
 ) -> tuple[int, float]:
-    """Lines 5 and 12; row ``row`` of the flags receives the arms in the running, and those reported."""
+    """Lines 5 and 12; ``active[row]`` receives the arms that were in the running."""
     arms = tallies.shape[1]
-    warming_up = size[OBSERVATIONS] < constants[WARM_UP]
+    if size[OBSERVATIONS] < warm_up:
+        for k in range(arms):
+            active[row, k] = True
+        # Round robin when keys count rounds.
+        return int(np.int64(np.uint64(key) % np.uint64(arms))), 1.0 / arms
     n = 0
     for k in range(arms):
-        active[row, k] = warming_up or tallies[leaf, k, ACTIVE] == 1
-        reported[row, k] = tallies[leaf, k, REPORTED] == 1
-        n += active[row, k]
-    if warming_up:  # round robin when keys count rounds
-        return int(np.int64(np.uint64(key) % np.uint64(arms))), 1.0 / arms
+        active[row, k] = tallies[leaf, k, ACTIVE] == 1
+        n += tallies[leaf, k, ACTIVE]
     pick = int(uniform(seed, key) * n)
     for k in range(arms):
-        pick -= active[row, k]
+        pick -= tallies[leaf, k, ACTIVE]
         if pick < 0:
             return k, 1.0 / n
     return -1, 0.0  # not reached: a leaf always has an active arm
+
+
+@in_place
+def _flag_reported(tallies: Ints, leaf: int, reported: Bools, row: int) -> None:
+    for k in range(tallies.shape[1]):
+        reported[row, k] = tallies[leaf, k, REPORTED] == 1
 
 
 @in_place
@@ -321,20 +321,27 @@ def _refine_as_printed(tallies: Ints, moments: Floats, facets: Floats, node: int
     for k in range(arms):
         if tallies[node, k, ACTIVE] == 0 or tallies[node, k, OPTIMISTIC] == 1:
             continue
-        nearest, least = -1, -np.inf
-        for other in range(arms):
-            if tallies[node, other, OPTIMISTIC] == 1:
-                slack = np.inf
-                for j in range(rows):
-                    slack = min(slack, _closeness(moments, facets, node, k, other, j))
-                if slack > least:
-                    nearest, least = other, slack
-                if slack >= 0.0:
-                    break
+        nearest, least = _nearest(tallies, moments, facets, node, k)
         if least < 0.0:
             _eliminate(tallies, node, k, nearest, now)
             for j in range(rows):
                 moments[node, k, margin + j] = -_closeness(moments, facets, node, k, nearest, j)
+
+
+@in_place
+def _nearest(tallies: Ints, moments: Floats, facets: Floats, node: int, k: int) -> tuple[int, float]:
+    """The arm on the optimistic front that ``k`` is closest to, or the first one within reach, and how close it is."""
+    nearest, least = -1, -np.inf
+    for other in range(tallies.shape[1]):
+        if tallies[node, other, OPTIMISTIC] == 1:
+            slack = np.inf
+            for j in range(facets.shape[0]):
+                slack = min(slack, _closeness(moments, facets, node, k, other, j))
+            if slack > least:
+                nearest, least = other, slack
+            if slack >= 0.0:
+                break
+    return nearest, least
 
 
 @in_place
@@ -459,21 +466,23 @@ def blank(links: Ints, tallies: Ints, moments: Floats, node: int, level: int, pa
 
 
 @in_place
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(seed: np.uint64, start: int, *arrays: Any) -> int:
     """Decide and observe, round by round, while there is room for a split.
 
     Not the shared loop: here the leaf of a context is found once for both steps, and no rows are cut out of arrays,
     which makes a round a third faster.
     """
-    size, links, tallies, moments, data, chain, facets, constants = state
-    contexts, dim, n_arms = chunk.contexts, chunk.contexts.shape[1], tallies.shape[1]
-    rewards = chunk.outcomes.reshape((-1, chunk.outcomes.shape[2]))
+    size, links, tallies, moments, data, chain, facets, constants = arrays[:8]  # the state
+    contexts, outcomes, keys, arms, chances, active, reported = arrays[8:]  # the chunk
+    dim, n_arms, warm_up = contexts.shape[1], tallies.shape[1], int(constants[WARM_UP])
+    rewards = outcomes.reshape((-1, outcomes.shape[2]))
     for i in range(start, contexts.shape[0]):
         if size[NODES] + (1 << dim) > links.shape[0]:
             return i
         leaf = _leaf(links, contexts, i, dim)
-        arm, chance = _choose(size, tallies, constants, seed, leaf, chunk.keys[i], chunk.active, chunk.reported, i)
-        chunk.arms[i], chunk.chances[i] = arm, chance
+        arm, chances[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
+        _flag_reported(tallies, leaf, reported, i)
+        arms[i] = arm
         r = i * n_arms + arm
         _learn(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, i, arm, rewards, r)
     return int(contexts.shape[0])

@@ -17,7 +17,7 @@ class Chunk(NamedTuple):
 
     ``contexts`` (n, d) in the unit cube, ``outcomes`` (n, K, M) of all arms, and ``keys`` (n,); then for each round the
     arm played, the chance it had, the arms in the running, and those reported (both (n, K)), as they were before the
-    observation.
+    observation. It is handed to kernels array by array: from a tuple, rows take longer to cut out.
     """
 
     contexts: Floats

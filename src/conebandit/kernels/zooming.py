@@ -7,7 +7,7 @@ the roots of the arms. Hence 0 is nobody's child and stands for "none".
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from conebandit.kernels.fronts import draw, report
 from conebandit.kernels.loop import play
 from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 OBSERVATIONS, NODES = 0, 1
 WIDTH, SMOOTHNESS = 0, 1
@@ -153,6 +153,6 @@ def has_room(state: State, x: Floats) -> bool:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round."""
-    return play(choose, learn, has_room, state, seed, chunk, start)
+    return play(choose, learn, has_room, state, seed, start, chunk)

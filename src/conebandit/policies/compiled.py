@@ -13,7 +13,7 @@ from conebandit.geometry.cone import Cone
 from conebandit.kernels.types import Chunk
 from conebandit.policies.base import Decision, Front
 from conebandit.policies.common import CommonPolicy
-from conebandit.policies.layout import Layout
+from conebandit.policies.layout import Layout, Limits
 from conebandit.validate import storage
 from conebandit.validate.arguments import Key, as_key
 from conebandit.validate.arrays import FloatArray
@@ -33,7 +33,7 @@ class CompiledPolicy(CommonPolicy):
         One observation, nan for an unknown metric; the only one that writes into the state, which has room for it.
     ``estimate(state, x, means, radii)``
         Fills (K, M) estimates and how far they may be off: nan and inf where nothing is known.
-    ``run(state, seed, chunk, start) -> stop``
+    ``run(state, seed, start, *chunk) -> stop``
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
 
@@ -58,7 +58,7 @@ class CompiledPolicy(CommonPolicy):
             **self._own_sizes(),
         }
         self._state: Any = self._layout.fresh(self._sizes, self._given())
-        self._room = 0  # observations that surely fit into the arrays
+        self._limits: Limits = [(0, -1)]  # no room yet
         self._unread = np.empty(self.n_arms, dtype=np.bool_)  # receives what a decision does not tell
 
     def _own_sizes(self) -> dict[str, int]:
@@ -89,8 +89,9 @@ class CompiledPolicy(CommonPolicy):
         """
         x = self.box.point(context)
         active = np.empty(self.n_arms, dtype=np.bool_)
-        arm, chance = self._kernels.choose(self._state, self._seed, x, _bits(key), active, self._unread)
-        return Decision(int(arm), float(chance), active)
+        bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
+        arm, chance = self._kernels.choose(self._state, self._seed, x, bits, active, self._unread)
+        return Decision(arm, chance, active)
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Learn from one reward vector.
@@ -105,9 +106,11 @@ class CompiledPolicy(CommonPolicy):
             Shape (M,); nan for a metric that is not known.
         """
         x, index, vector = self._checked(context, arm, reward)
-        if self._room == 0:
-            self._make_room(1)
-        self._room -= 1
+        counts = self._state.size.tolist()
+        for position, limit in self._limits:
+            if counts[position] > limit:
+                self._make_room(1)
+                break
         self._kernels.learn(self._state, x, index, vector)
         self._settle()
 
@@ -143,8 +146,7 @@ class CompiledPolicy(CommonPolicy):
         done = 0
         while done < n:
             self._make_room(n - done)
-            done = self._kernels.run(self._state, self._seed, chunk, done)
-            self._room = 0
+            done = self._kernels.run(self._state, self._seed, done, *chunk)
             self._settle()
         return chunk.arms, chunk.chances, chunk.active, chunk.reported
 
@@ -155,7 +157,7 @@ class CompiledPolicy(CommonPolicy):
 
     def _make_room(self, observations: int) -> None:
         """Let the growing arrays hold this many more observations; of other rows, what the next one may add."""
-        self._state, self._room = self._layout.grown(self._state, self._sizes, observations)
+        self._state, self._limits = self._layout.grown(self._state, self._sizes, observations)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the arrays that make up the state, cut to what is in use."""
@@ -188,6 +190,7 @@ class CompiledPolicy(CommonPolicy):
     def _with(self, arrays: storage.Arrays) -> Self:
         """Go on from the state that the arrays are; a ``ValueError`` if they do not fit."""
         self._state = self._layout.restored(self._state, self._sizes, arrays)
+        self._limits = [(0, -1)]
         return self
 
     def _shown(self) -> dict[str, Any]:
@@ -196,6 +199,4 @@ class CompiledPolicy(CommonPolicy):
 
 def _bits(key: Key) -> int:
     """The 64 bits of a key as the integer that kernels take, which has a sign."""
-    if type(key) is int and 0 <= key < 2**63:  # by far the most common
-        return key
     return int(as_key(key).view(np.int64))

@@ -11,6 +11,7 @@ from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.dyadic_tree import DyadicTree
 from conebandit.policies.explanation import Explanation
+from conebandit.policies.layout import Layout
 from conebandit.validate import storage
 from conebandit.validate.arguments import MAX_REWARD, as_number, as_positive
 from conebandit.validate.arrays import FloatArray
@@ -79,8 +80,6 @@ class ConeTree(CompiledPolicy):
 
     def __post_init__(self) -> None:
         self._algorithm = self._make_algorithm()
-        # Elsewhere these belong to the class; here they depend on the preset.
-        self._kernels, self._layout = self._algorithm.kernels, self._algorithm.layout  # type: ignore[misc]
         super().__post_init__()
 
     def _make_algorithm(self) -> DyadicTree | AdaptiveTree:
@@ -102,6 +101,16 @@ class ConeTree(CompiledPolicy):
         self.beta = as_number(self.beta, "beta", above=0.0, most=1.0)
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
         return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
+
+    # Elsewhere these two belong to the class; here they depend on the preset.
+
+    @property
+    def _kernels(self) -> Any:
+        return self._algorithm.kernels
+
+    @property
+    def _layout(self) -> Layout:  # type: ignore[override]
+        return self._algorithm.layout
 
     def _own_sizes(self) -> dict[str, int]:
         return self._algorithm.sizes(self)

@@ -56,20 +56,24 @@ class OneByOne:
     A single step lasts a few microseconds, so this is felt.
     """
 
-    estimate, run = staticmethod(kernels.estimate), staticmethod(kernels.run)
+    estimate = staticmethod(kernels.estimate)
 
     @staticmethod
     def choose(  # noqa: PLR0917  (the signature of all kernels)
         state: kernels.State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools
     ) -> tuple[int, float]:
         """An arm and the chance it had."""
-        size, links, tallies = state[:3]
-        return kernels.choose(size, links, tallies, state.constants, seed, x, key, active, reported)
+        return kernels.choose(state.size, state.links, state.tallies, state.constants, seed, x, key, active, reported)
 
     @staticmethod
     def learn(state: kernels.State, x: Floats, arm: int, reward: Floats) -> None:
         """One observation."""
         kernels.learn(*state, x, arm, reward)
+
+    @staticmethod
+    def run(state: kernels.State, seed: np.uint64, start: int, *chunk: NDArray[Any]) -> int:
+        """Rounds ``start``, ... of a chunk."""
+        return kernels.run(seed, start, *state, *chunk)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ OBSERVATIONS = "observations"  # the first counter of every layout
 
 Size = int | str  # a number, or the name of one
 Sizes = Mapping[str, int]
+Limits = list[tuple[int, int]]  # positions in ``size``, each with the largest count that leaves room for one more step
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,13 @@ class Layout:
             arrays[name] = made
         return self._state(size=np.array(start, dtype=np.int64), **arrays)
 
-    def grown(self, state: Any, sizes: Sizes, observations: int) -> tuple[Any, int]:
-        """The same state with room for more observations, and for how many at the least.
+    def grown(self, state: Any, sizes: Sizes, observations: int) -> tuple[Any, Limits]:
+        """The same state with room for more observations, and up to which counts there is room for one more.
 
         Rows that do not count observations are added as the next observation alone may need them.
         """
-        longer, room = {}, 2**62
+        longer: dict[str, NDArray[Any]] = {}
+        limits = []
         for counter, names in self._growing():
             used, step = self._used(state, counter), _number(self._counters[counter].step, sizes)
             have = len(getattr(state, names[0]))
@@ -144,8 +146,8 @@ class Layout:
                     array = getattr(state, name)
                     longer[name] = np.zeros((have, *array.shape[1:]), dtype=array.dtype)
                     longer[name][:used] = array[:used]
-            room = min(room, (have - used) // step)
-        return (state._replace(**longer) if longer else state), room
+            limits.append((self._position[counter], have - step))
+        return (state._replace(**longer) if longer else state), limits
 
     def _growing(self) -> Iterator[tuple[str, list[str]]]:
         """Counters of rows, each with the arrays that have these rows."""

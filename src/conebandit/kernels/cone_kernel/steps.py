@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from conebandit.kernels.cone_kernel.state import (
 from conebandit.kernels.fronts import draw
 from conebandit.kernels.loop import play
 from conebandit.kernels.rng import GOLDEN, hash_vector, mix, uniform
-from conebandit.kernels.types import Bools, Chunk, Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 
 @compiled
@@ -150,6 +151,6 @@ def no_fit_is_due(state: State, x: Floats) -> bool:
 
 
 @compiled
-def run(state: State, seed: np.uint64, chunk: Chunk, start: int) -> int:
+def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     """Decide and observe, round by round, up to the next fit."""
-    return play(choose, learn, no_fit_is_due, state, seed, chunk, start)
+    return play(choose, learn, no_fit_is_due, state, seed, start, chunk)
