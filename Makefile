@@ -7,7 +7,7 @@ BIN := .venv/bin
 help:
 	@echo "make demo   install into .venv and reproduce the paper (folder reproduction/)"
 	@echo "make test   install the dev extra, then every check and every test"
-	@echo "make lint   ruff, mypy and the import contracts only"
+	@echo "make lint   ruff, mypy, the import contracts and the limits on length and complexity"
 	@echo "make bench  compare speed with peers, in one run (benchmarks/); for regret: conebandit bench"
 	@echo "make clean  remove .venv and everything generated"
 
@@ -29,6 +29,7 @@ lint: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/house.py --check
 
 test: lint
 	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=
