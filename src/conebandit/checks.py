@@ -10,7 +10,7 @@ import numpy as np
 
 from conebandit.environments.base import Environment
 from conebandit.geometry.cone import Cone
-from conebandit.policies.base import Policy
+from conebandit.policies.base import Decision, Front, Policy
 from conebandit.validate.arguments import as_increasing
 
 
@@ -56,21 +56,34 @@ def _check_draws(problems: list[str], env: Environment) -> None:
     if mu.shape != shape:
         problems.append(f"means of {n} contexts must have shape {shape}; got {mu.shape}")
         return
-    if not (np.isfinite(mu).all() and mu.min() > 0):
+    _check_means(problems, env, x, mu)
+    if np.isfinite(mu).all():  # rewards around anything else cannot be right
+        _check_rewards(problems, env, mu)
+    _check_later_rounds(problems, env, x.shape)
+
+
+def _check_means(problems: list[str], env: Environment, x: Any, mu: Any) -> None:
+    if not _is_positive(mu):
         problems.append(f"means must be finite and positive (for the gap); the smallest is {mu.min()}")
     repeats = np.array_equal(mu, env.means(x), equal_nan=True)
     if not repeats or not np.allclose(mu[:3], env.means(x[:3]), rtol=1e-12, equal_nan=True):
         problems.append("means must be a function of each context alone; repeated or shorter calls differ")
-    if np.isfinite(mu).all():  # rewards around anything else cannot be right
-        _check_rewards(problems, env, mu)
+
+
+def _check_later_rounds(problems: list[str], env: Environment, shape: tuple[int, int]) -> None:
+    n = shape[0]
     for start in (*env.change_points, 10**6):
         later = np.asarray(env.contexts(np.random.default_rng(5), n, int(start)))
-        if later.shape != x.shape or not np.isfinite(later).all():
-            problems.append(f"contexts(rng, {n}, {start}) must be finite with shape {x.shape}; got {later.shape}")
+        if later.shape != shape or not np.isfinite(later).all():
+            problems.append(f"contexts(rng, {n}, {start}) must be finite with shape {shape}; got {later.shape}")
             return
         values = np.asarray(env.means(later))
-        if not (np.isfinite(values).all() and values.min() > 0):
+        if not _is_positive(values):
             problems.append(f"means must be finite and positive; from round {start} on the smallest is {values.min()}")
+
+
+def _is_positive(means: Any) -> bool:
+    return bool(np.isfinite(means).all() and means.min() > 0)
 
 
 def _check_rewards(problems: list[str], env: Environment, mu: Any) -> None:
@@ -138,28 +151,34 @@ def _check_learning(problems: list[str], policy: Policy) -> None:
         again = policy.decide(x, i)
         if (decision.arm, decision.propensity) != (again.arm, again.propensity):
             problems.append("decide must be a function of state, context and key; two equal calls differ")
-        if not 0 <= decision.arm < policy.n_arms or not 0 < decision.propensity <= 1:
-            problems.append(f"decide must give an arm below {policy.n_arms} with a propensity in (0, 1]: {decision}")
-        mask = np.asarray(decision.mask)
-        if mask.shape != (policy.n_arms,) or mask.dtype != np.bool_:
-            problems.append(f"the mask of a decision must be a boolean array of shape ({policy.n_arms},); got {mask!r}")
-            return
-        if decision.arm not in decision.active:
-            problems.append(f"the arm must be among the active ones; got {decision.arm} and {decision.active}")
-        front = policy.front(x)
-        if not front.arms or not all(0 <= k < policy.n_arms for k in front.arms):
-            problems.append(f"front must name one or more arms below {policy.n_arms}; got {front.arms}")
-        wanted = (len(front.arms), policy.n_objectives)
-        if list(front.arms) != sorted(set(front.arms)):
-            problems.append(f"the arms of a front must be ascending and different; got {front.arms}")
-        if np.shape(front.means) != wanted or np.shape(front.radii) != wanted:
-            problems.append(f"means and radii of a front of {len(front.arms)} arms must have shape {wanted}")
+        _check_decision(problems, policy, decision)
+        _check_front(problems, policy, policy.front(x))
         reward = rng.random(policy.n_objectives)
         if i % 7 == 0:
             reward[i % policy.n_objectives] = np.nan
         policy.observe(x, decision.arm, reward)
         if problems:
             return
+
+
+def _check_decision(problems: list[str], policy: Policy, decision: Decision) -> None:
+    if not 0 <= decision.arm < policy.n_arms or not 0 < decision.propensity <= 1:
+        problems.append(f"decide must give an arm below {policy.n_arms} with a propensity in (0, 1]: {decision}")
+    mask = np.asarray(decision.mask)
+    if mask.shape != (policy.n_arms,) or mask.dtype != np.bool_:
+        problems.append(f"the mask of a decision must be a boolean array of shape ({policy.n_arms},); got {mask!r}")
+    elif decision.arm not in decision.active:
+        problems.append(f"the arm must be among the active ones; got {decision.arm} and {decision.active}")
+
+
+def _check_front(problems: list[str], policy: Policy, front: Front) -> None:
+    if not front.arms or not all(0 <= k < policy.n_arms for k in front.arms):
+        problems.append(f"front must name one or more arms below {policy.n_arms}; got {front.arms}")
+    if list(front.arms) != sorted(set(front.arms)):
+        problems.append(f"the arms of a front must be ascending and different; got {front.arms}")
+    wanted = (len(front.arms), policy.n_objectives)
+    if np.shape(front.means) != wanted or np.shape(front.radii) != wanted:
+        problems.append(f"means and radii of a front of {len(front.arms)} arms must have shape {wanted}")
 
 
 def _check_refusals(problems: list[str], policy: Policy) -> None:

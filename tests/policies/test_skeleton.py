@@ -100,7 +100,7 @@ def test_signatures_are_explicit():
         "seed": 0, "bounds": None, "width": 0.03, "smoothness": 0.3,
     }  # fmt: skip
     with pytest.raises(TypeError, match="unexpected keyword argument 'widht'"):
-        cb.SelfTuning(3, ORTHANT, 2, widht=1.0)
+        cb.SelfTuning(3, ORTHANT, 2, widht=1.0)  # type: ignore[call-arg]
 
 
 # ---- layouts --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""What all of our policies share: their arguments, checked, and how they show themselves."""
+"""What all of our policies share: their arguments, checked, and how they show themselves.
 
-from __future__ import annotations
+Annotations are evaluated here: subclasses in other files inherit these fields, and cannot look their names up.
+"""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
