@@ -22,8 +22,8 @@ import conebandit._version
 conebandit._version.__version__ = sys.argv.pop(1)
 from conebandit.service.engine import turn as engine
 from conebandit.service.engine import revisions as revision
-from conebandit.service.log import state
-engine.SNAPSHOT_EVERY, state.PART, revision.RETRY = 100, 200, 0.5
+from conebandit.service.log import snapshots
+engine.SNAPSHOT_EVERY, snapshots.PART, revision.RETRY = 100, 200, 0.5
 from conebandit.cli import main
 main()
 """

@@ -1,4 +1,4 @@
-"""What a log says, written out plainly: the twin of ``service/state.py`` that shares no code with it but the policy."""
+"""What a log says, written out plainly: the twin of ``log/state.py`` that shares no code with it but the policy."""
 
 import json
 import math

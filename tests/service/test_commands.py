@@ -14,7 +14,8 @@ from conebandit.cli import app
 from conebandit.service.client import Client
 from conebandit.service.http import server
 from conebandit.service.http.server import serving
-from conebandit.service.log.state import NEAR, State
+from conebandit.service.log.replay import NEAR
+from conebandit.service.log.state import State
 from conebandit.service.stores.sqlite import SqliteStore
 from tests.service.databases import free_port
 

@@ -13,10 +13,12 @@ from conebandit.experiment.policy import make_policy, policy_names
 from conebandit.service.engine import turn as engine_module
 from conebandit.service.engine.turn import Engine
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
+from conebandit.service.log import snapshots as snapshots_module
 from conebandit.service.log import state as state_module
 from conebandit.service.log import verify as verify_module
 from conebandit.service.log import windows
-from conebandit.service.log.state import State, rebuild
+from conebandit.service.log.replay import rebuild
+from conebandit.service.log.snapshots import from_parts, to_parts
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
@@ -215,11 +217,11 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         session.save_snapshot("checkout", latest, [content[0], content[1][:-1], *content[2:]])
     run.engine.forget()
     assert run.digest() == before
-    state = State.from_parts(Experiment.from_dict(run.describe()["declaration"]), iter(content))
+    state = from_parts(Experiment.from_dict(run.describe()["declaration"]), iter(content))
     state.policy.observe(np.full(3, 0.5), 0, [1.0, 1.0])
     with store.write() as session:
         session.drop_snapshots("checkout", 0)
-        session.save_snapshot("checkout", latest, state.to_parts())
+        session.save_snapshot("checkout", latest, to_parts(state))
     with store.read() as session:
         assert verify(session, "checkout").problems == (
             f"the snapshot at event {latest} is not the state that the log leads to.",
@@ -228,7 +230,7 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
 
 def test_a_snapshot_is_written_in_parts_and_given_up_when_a_correction_makes_it_untrue(run, store, monkeypatch):
     monkeypatch.setattr(engine_module, "SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr(state_module, "PART", 300)
+    monkeypatch.setattr(snapshots_module, "PART", 300)
     for i in range(11):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i))
@@ -302,12 +304,13 @@ def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, sto
     run.snapshot()
     before = run.policy()
     monkeypatch.setattr(state_module, "__version__", "99.0")
+    monkeypatch.setattr(snapshots_module, "__version__", "99.0")
     monkeypatch.setattr(verify_module, "__version__", "99.0")
     with store.read() as session:
         report = verify(session, "checkout")
         state = rebuild(session, "checkout", session.head("checkout"))
     assert (report.agrees, report.recomputed, report.snapshots) == (True, 0, 0)
-    assert state.kept == 0, "from the first event"
+    assert state.last_snapshot == 0, "from the first event"
     assert_same(state.policy, before)
 
 

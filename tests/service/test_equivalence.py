@@ -9,10 +9,10 @@ import pytest
 import conebandit as cb
 from conebandit.service.client import ClientError
 from conebandit.service.http.server import serving
-from conebandit.service.log.state import rebuild
+from conebandit.service.log.replay import rebuild
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import Event
+from conebandit.service.stores.records import Record
 from tests.service.driver import assert_same
 from tests.service.load import wait_for_revisions
 from tests.service.plain_fold import plain_fold
@@ -70,7 +70,7 @@ def test_http_and_library_agree(address, declaration):
     assert kinds.count("decided") == 240
     assert served == {"events": len(events), "check": events[-1].check, "state": state.digest()}
     assert_same(state.policy, plain_fold(events))
-    as_if_all_counted = Event(0, "revised", None, '{"at":0,"upto":1000000}', "")
+    as_if_all_counted = Record(0, "revised", None, '{"at":0,"upto":1000000}', "")
     assert_same(state.policy, plain_fold([*events, as_if_all_counted]))
     assert "revised" in kinds
 

@@ -16,7 +16,7 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import Session, open_store
-from conebandit.service.stores.records import Event
+from conebandit.service.stores.records import Record
 from tests.service.driver import HOUR, Driver
 from tests.service.plain_fold import plain_fold
 
@@ -205,7 +205,7 @@ def test_a_table_has_what_the_policy_has_learned(tmp_path, declaration, seed):
     run.tell("corrected", revenue=2.0)
     events, rows = run.events, table(store)
     store.close()
-    as_if_all_counted = Event(0, "revised", None, f'{{"at":{run.now},"upto":1000000}}', "")
+    as_if_all_counted = Record(0, "revised", None, f'{{"at":{run.now},"upto":1000000}}', "")
     experiment = Experiment.from_dict(declaration)
     shown = []
     for row in rows.values():

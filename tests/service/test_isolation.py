@@ -12,7 +12,7 @@ from conebandit.service.engine import readers
 from conebandit.service.engine import turn as engine
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError, UnavailableError
-from conebandit.service.log import state
+from conebandit.service.log import replay
 from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -142,7 +142,7 @@ def test_a_damaged_log_is_not_read_again_for_every_request(address, declaration,
     change(address, "UPDATE events SET body = '!' WHERE experiment = 'two' AND seq = 1")
     served._engine.forget(["two"])
     folds = []
-    monkeypatch.setattr(readers, "come_near", lambda *given: folds.append(given) or state.come_near(*given))
+    monkeypatch.setattr(readers, "read_to_head", lambda *given: folds.append(given) or replay.read_to_head(*given))
     for _ in range(3):
         with pytest.raises(CorruptionError, match="event 1 "):
             decide(served, "two", "new")
@@ -187,9 +187,9 @@ def slow(monkeypatch):
         while not go.wait(0.01):
             with read():
                 pass
-        return state.come_near(read, id_, known)
+        return replay.read_to_head(read, id_, known)
 
-    monkeypatch.setattr(readers, "come_near", reading)
+    monkeypatch.setattr(readers, "read_to_head", reading)
     return go
 
 
@@ -227,7 +227,7 @@ def away(*_):
 def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
     served._engine.forget(["two"])
 
-    monkeypatch.setattr(readers, "come_near", away)
+    monkeypatch.setattr(readers, "read_to_head", away)
     with pytest.raises(UnavailableError, match="away"):
         decide(served, "two", "a")
     monkeypatch.undo()
@@ -238,7 +238,7 @@ def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypa
     for _ in range(5):
         served._engine.forget(["two"])
         with monkeypatch.context() as patched:
-            patched.setattr(readers, "come_near", away)
+            patched.setattr(readers, "read_to_head", away)
             with pytest.raises(UnavailableError, match="away"):
                 decide(served, "two", "a")
     monkeypatch.setattr(engine, "rebuild", None)

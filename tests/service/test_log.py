@@ -129,7 +129,7 @@ def test_the_events_of_a_decision_and_those_of_none_are_found_by_an_index(databa
         asked, run = [], session._run
         session._run = lambda sql, values: asked.append((sql, values)) or run(sql, values)
         session.histories("checkout", ["d1", "d2"], 10)
-        session.decided("checkout", ["d1", "d2"])
+        session.of_decisions("checkout", "decided", ["d1", "d2"])
         session.of_kinds("checkout", ["created", "revised"], 50)
         plans = [str(list(run("EXPLAIN QUERY PLAN " + sql, values))) for sql, values in asked]
     store.close()

@@ -13,7 +13,7 @@ from conebandit.service.engine import writer
 from conebandit.service.engine.turn import Engine, Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.log import windows
-from conebandit.service.log.state import fold_page, start
+from conebandit.service.log.replay import fold_page, start
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
@@ -201,7 +201,7 @@ def test_processes_that_share_a_database_go_on_from_the_same_state(postgres, dec
     assert not two.describe()["revising"]
     assert two.digest() == one.digest()
     with two.writer.store.read() as session:
-        assert [two.writer._engine.states["checkout"].kept] == session.snapshots("checkout"), "not folded anew"
+        assert [two.writer._engine.states["checkout"].last_snapshot] == session.snapshots("checkout"), "not folded anew"
     assert two.verify().agrees
     for service in (one, two):
         service.writer.close()
@@ -269,9 +269,9 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
             run.ask_at_random(rng, ids, step)
         elif what < 0.76:
             run.tell_at_random(rng, ids)
-        elif what < 0.84 and state is not None and state.pending is not None:
+        elif what < 0.84 and state is not None and state.corrected_from is not None:
             with store.read() as session:
-                revised = start(session, "checkout", state.head.seq, state.pending)
+                revised = start(session, "checkout", state.head.seq, state.corrected_from)
                 if rng.random() < 0.5:
                     fold_page(session, revised, session.head("checkout"))
             begun.append(revised)

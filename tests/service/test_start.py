@@ -16,7 +16,8 @@ from conebandit.service.engine.turn import Engine, Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.http import server
-from conebandit.service.log.state import NEAR, State, come_near, rebuild
+from conebandit.service.log.replay import NEAR, read_to_head, rebuild
+from conebandit.service.log.state import State
 from conebandit.service.stores.base import PAGE, open_store
 
 LONG = 3 * PAGE
@@ -132,7 +133,7 @@ def test_others_write_and_revise_meanwhile(address, declaration):
             add(other, "checkout", 300, first=10_000 + 300 * step)
             correct(other, "d3", float(step))
 
-    state = come_near(read, "checkout")
+    state = read_to_head(read, "checkout")
     other.close()
     with store.read() as session:
         head = session.head("checkout")
@@ -167,7 +168,7 @@ def test_what_others_have_appended_meanwhile_is_read_without_a_lock(address, dec
 
 
 def test_no_such_experiment(store):
-    assert come_near(store.read, "nothing") is None
+    assert read_to_head(store.read, "nothing") is None
     writer = Writer(store)
     with pytest.raises(NotFoundError):
         writer.submit("nothing", lambda turn: turn.describe("nothing")).result()

@@ -149,11 +149,11 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
     from conebandit.service.engine.turn import Engine, Turn  # noqa: PLC0415
-    from conebandit.service.log.state import come_near  # noqa: PLC0415
+    from conebandit.service.log.replay import read_to_head  # noqa: PLC0415
 
     engine = Engine()
     with _store(store) as opened:
-        state = come_near(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
+        state = read_to_head(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
         if state is not None:
             engine.states[id_] = state
         with opened.write() as session:

@@ -15,15 +15,16 @@ from conebandit.experiment.columns import Column, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
-from conebandit.service.errors import CorruptionError, NotFoundError
-from conebandit.service.log.state import Reports
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log import replay
+from conebandit.service.log.events import Decided, read
+from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import deadline
-from conebandit.service.stores.base import PAGE, Head, Store
-from conebandit.service.stores.records import START, Event, to_lines
+from conebandit.service.stores.base import PAGE, Store
+from conebandit.service.stores.records import BEGINNING, Head, Record, to_lines
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
-BEGINNING = Head(0, START)
 LONGEST_PAUSE = 0.01  # seconds
 PART = 1 << 16  # characters of text, or bytes of a file, that are sent at once
 ROWS = 5000  # of a table, that are kept as objects of Python at once
@@ -41,9 +42,7 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
         Here or on the way, if the log is not what was written. What came until then is not the whole.
     """
     with store.read() as session:
-        head = session.head(experiment_id)
-        if head is None:
-            raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+        head = session.existing_head(experiment_id)
     if format_ == "jsonl":
         parts = _together(to_lines(itertools.chain.from_iterable(pages(store, experiment_id, head))))
     elif format_ == "csv":
@@ -57,7 +56,7 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
 
 def pages(
     store: Store, experiment_id: str, upto: Head, after: Head = BEGINNING, limit: int = PAGE
-) -> Iterator[list[Event]]:
+) -> Iterator[list[Record]]:
     """All events between two heads, in order, a page at a time; a ``CorruptionError`` if one is not what was written.
 
     After each page there is a pause of as long as the caller took for it: decisions in this process come first.
@@ -70,16 +69,14 @@ def pages(
         start = time.perf_counter()
         yield page
         time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
-        after = Head(page[-1].seq, page[-1].check)
+        after = page[-1].head
 
 
 def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
     """What the first event of a log declares; a ``CorruptionError`` if it is not what was written."""
     with store.read() as session:
         first = next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
-    if first is None or first[0].kind != "created":
-        raise CorruptionError(f"{experiment_id}: the log does not begin with a declaration.")
-    return Experiment.from_dict(first[0].body["declaration"])
+    return replay.declared(first[0] if first else None)
 
 
 def _columns(experiment: Experiment) -> dict[str, type]:
@@ -104,7 +101,7 @@ def _columns(experiment: Experiment) -> dict[str, type]:
 def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
     end = _end(store, experiment.id, head)
     for page in pages(store, experiment.id, head, limit=PAGE // 5):
-        made = [event.decision or "" for event in page if event.kind == "decided"]
+        made = [record.decision or "" for record in page if record.kind == Decided.kind]
         with store.read() as session:
             histories = session.histories(experiment.id, made, head.seq)
         for id_ in made:
@@ -119,28 +116,29 @@ def _end(store: Store, experiment_id: str, head: Head) -> int:
         found = session.events(experiment_id, head.seq - 1, head.seq)
     if not found:
         raise CorruptionError(f"{experiment_id}: event {head.seq}, the last one of the log, is missing.")
-    return int(found[0].body["at"])
+    return read(found[0]).event.at
 
 
-def _row(experiment: Experiment, history: list[Event], end: int) -> dict[str, Any]:
-    reports = Reports(experiment, history)
-    body = reports.decided
-    choice = body["choice"] or {"arm": None, "propensity": None}
-    told = [reports.at(event.seq) for event in history[1:]]
+def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, Any]:
+    reports = Reports(experiment, [read(record) for record in history])
+    decided = reports.decided
+    selection = decided.selection
+    choice = selection.choice
+    told = [reports.at(record.seq) for record in history[1:]]
     counts = {name: value for report in told for name, value in report.counts.items()}
     late = {name for report in told for name in report.late}
-    outcomes = {metric.name: _outcome(metric, counts, late, end - body["at"]) for metric in experiment.metrics}
+    outcomes = {metric.name: _outcome(metric, counts, late, end - decided.at) for metric in experiment.metrics}
     return {
-        "id": body["id"],
-        "at": datetime.fromtimestamp(body["at"] / 1000, UTC).isoformat(timespec="milliseconds"),
-        "mode": body["mode"],
-        "arm": body["arm"],
-        "propensity": body["propensity"],
-        "active": "|".join(body["active"]),
-        "choice": choice["arm"],
-        "choice_propensity": choice["propensity"],
-        "policy_version": body["version"],
-        **{f"context.{column.name}": _cell(column, body["context"].get(column.name)) for column in experiment.columns},
+        "id": decided.id,
+        "at": datetime.fromtimestamp(decided.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "mode": selection.mode,
+        "arm": selection.arm,
+        "propensity": selection.propensity,
+        "active": "|".join(selection.active),
+        "choice": None if choice is None else choice.arm,
+        "choice_propensity": None if choice is None else choice.propensity,
+        "policy_version": None if selection.version is None else str(selection.version),
+        **{f"context.{c.name}": _cell(c, decided.context.get(c.name)) for c in experiment.columns},
         **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
         **{f"status.{name}": status for name, (_, status) in outcomes.items()},
     }

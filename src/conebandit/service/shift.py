@@ -12,10 +12,10 @@ import numpy as np
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.errors import NotFoundError
-from conebandit.service.export import BEGINNING, declared, pages
-from conebandit.service.stores.base import Head, Session, Store
-from conebandit.service.stores.records import Event
+from conebandit.service.export import declared, pages
+from conebandit.service.log.events import Decided, read_as
+from conebandit.service.stores.base import Session, Store
+from conebandit.service.stores.records import BEGINNING, Head, Record
 
 
 @dataclass
@@ -26,12 +26,12 @@ class _Watched:
     names: list[str]
     seen: Head = BEGINNING
 
-    def see(self, page: list[Event]) -> None:
+    def see(self, page: list[Record]) -> None:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
-        contexts = [event.body["x"] for event in page if event.kind == "decided"]
+        contexts = [read_as(Decided, record).x for record in page if record.kind == Decided.kind]
         if contexts:
             self.monitor.update_many(np.array(contexts))
-        self.seen = Head(page[-1].seq, page[-1].check)
+        self.seen = page[-1].head
 
 
 class ShiftWatch:
@@ -45,11 +45,11 @@ class ShiftWatch:
     def report(self, experiment_id: str) -> dict[str, Any]:
         """What the monitor says now."""
         with self._store.read() as session:
-            _head(session, experiment_id)  # no lock for what is not there
+            session.existing_head(experiment_id)  # no lock for what is not there
         # Before the head is read again: it must not lie before what somebody else has seen meanwhile.
         with self._locks.setdefault(experiment_id, threading.Lock()):
             with self._store.read() as session:
-                head = _head(session, experiment_id)
+                head = session.existing_head(experiment_id)
                 watched = self._watched.get(experiment_id)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
@@ -62,16 +62,9 @@ class ShiftWatch:
             return _describe(watched.monitor, watched.names)
 
 
-def _head(session: Session, experiment_id: str) -> Head:
-    head = session.head(experiment_id)
-    if head is None:
-        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
-    return head
-
-
 def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
     """Whether the log holds the event that was seen last."""
-    return seen in [Head(event.seq, event.check) for event in session.events(experiment_id, seen.seq - 1, seen.seq)]
+    return seen in [record.head for record in session.events(experiment_id, seen.seq - 1, seen.seq)]
 
 
 def _coordinates(experiment: Experiment) -> list[str]:

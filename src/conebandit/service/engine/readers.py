@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.errors import ServiceError, UnavailableError
-from conebandit.service.log.state import State, come_near
-from conebandit.service.stores.base import Head, Session, Store
+from conebandit.service.log.replay import read_to_head
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Session, Store
+from conebandit.service.stores.records import Head
 
 THREADS = 2  # few: each has a connection to the store, and takes time from the decisions
 CLOSING = "the service is shutting down; try again."
@@ -75,7 +77,7 @@ class Readers:
         try:
             with self._look() as session:
                 head = session.head(experiment)
-            return Read(experiment, come_near(self._look, experiment, state), head)
+            return Read(experiment, read_to_head(self._look, experiment, state), head)
         except RefusalError as error:
             return Read(experiment, error, head)
         except Exception:

@@ -11,7 +11,9 @@ from typing import Any
 
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.turn import Turn
-from conebandit.service.log.state import NEAR, State, fold_page, start
+from conebandit.service.log.replay import NEAR, fold_page, start
+from conebandit.service.log.snapshots import to_parts
+from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 
 AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
@@ -41,13 +43,13 @@ class Revision:
     submit
         How to ask for a turn.
     state
-        As it is now: ``pending``. Only looked at here, not later.
+        As it is now: ``corrected_from`` is not None. Only looked at here, not later.
     """
 
     def __init__(self, store: Store, submit: Submit, state: State) -> None:
-        assert state.pending is not None
+        assert state.corrected_from is not None
         self._store, self._submit = store, submit
-        self._id, self._view, self._before = state.experiment.id, state.head.seq, state.pending
+        self._id, self._view, self._before = state.experiment.id, state.head.seq, state.corrected_from
         self._given_up = threading.Event()
         self.failed = False
         self.ended: float | None = None  # by the monotonic clock
@@ -108,7 +110,7 @@ class Revision:
         seq = state.head.seq
         if not self._turn(lambda turn: turn.session.begin_snapshot(self._id, seq)):
             return None
-        for number, part in enumerate(state.to_parts()):  # as it is at the first of them
+        for number, part in enumerate(to_parts(state)):  # as it is at the first of them
             if not self._keep_part(seq, number, part):
                 return None
             self._catch_up(state)
@@ -144,9 +146,9 @@ class Revisions:
                 running = self._still_running(id_)
                 if id_ in turn.learned_of:
                     self._not_before[id_] = time.monotonic() + RETRY + state.head.seq / REPLAYED
-                if running is not None and state.pending is None:
+                if running is not None and state.corrected_from is None:
                     running.give_up()
-                wanted = running is None and state.pending is not None and not self._closed
+                wanted = running is None and state.corrected_from is not None and not self._closed
                 if wanted and time.monotonic() >= self._not_before.get(id_, 0.0):
                     self._running[id_] = Revision(self._store, self._submit, state)
 

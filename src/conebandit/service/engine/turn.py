@@ -13,10 +13,27 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import Served
 from conebandit.policies.base import Front
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
-from conebandit.service.log.snapshots import Pending
-from conebandit.service.log.state import Reports, State, follow, rebuild, start
-from conebandit.service.stores.base import Head, Session
-from conebandit.service.stores.records import Event, Kind, new_id, seal
+from conebandit.service.log.events import (
+    ArmAdded,
+    ArmRetired,
+    Created,
+    Decided,
+    Entry,
+    Event,
+    ModeChanged,
+    Reported,
+    Revised,
+    read,
+    read_as,
+    seal_event,
+)
+from conebandit.service.log.replay import follow, rebuild, start
+from conebandit.service.log.reports import Reports
+from conebandit.service.log.snapshots import SnapshotInProgress, to_parts
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Session
+from conebandit.service.stores.records import Head, Record, new_id
+from conebandit.validate.arrays import FloatArray
 
 MAX_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
@@ -39,7 +56,7 @@ class Engine:
     def __init__(self, most_replayed: int | None = None) -> None:
         self.most_replayed = most_replayed
         self.states: dict[str, State] = {}
-        self.pending: dict[str, Pending] = {}  # snapshots that are being made
+        self.pending: dict[str, SnapshotInProgress] = {}  # snapshots that are being made
         self.damaged: dict[str, tuple[Head, str]] = {}  # logs that cannot be folded up to this head, and why
 
     def forget(self, experiments: Iterable[str] | None = None) -> None:
@@ -90,7 +107,7 @@ class Turn:
         self.changed: set[str] = set()  # experiments whose states are ahead of the store until the turn is committed
         self.learned_of: set[str] = set()  # experiments in whose logs others have put something off
         self._current: set[str] = set()  # experiments whose log is locked and whose state is at its head
-        self._unwritten: dict[str, tuple[list[Event], set[str | None]]] = {}  # with the decisions they are about
+        self._unwritten: dict[str, tuple[list[Record], set[str | None]]] = {}  # with the decisions they are about
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
@@ -103,7 +120,7 @@ class Turn:
             return self.describe(experiment.id)
         self._engine.states[experiment.id] = state
         self._current.add(experiment.id)
-        self._append(state, "created", None, {"declaration": experiment.declaration, "library": __version__})
+        self._append(state, Created(self._time(state), experiment.declaration, __version__))
         return self.describe(experiment.id)
 
     def describe(self, experiment_id: str) -> dict[str, Any]:
@@ -114,7 +131,7 @@ class Turn:
             "mode": state.mode,
             "arms": [{"name": name, "active": active} for name, active in state.arms.items()],
             "events": state.head.seq,
-            "revising": state.pending is not None,
+            "revising": state.corrected_from is not None,
             "declaration": state.experiment.declaration,
         }
 
@@ -123,7 +140,7 @@ class Turn:
         checked = as_mode(mode)
         state = self._state(experiment_id)
         if state.mode != checked:
-            self._append(state, "mode_changed", None, {"mode": checked})
+            self._append(state, ModeChanged(self._time(state), checked))
         return self.describe(experiment_id)
 
     def add_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
@@ -140,7 +157,7 @@ class Turn:
             check_estimates(sum(state.arms.values()) + 1, len(state.experiment.metrics), state.experiment.context_dim)
         except InvalidError as error:
             raise ConflictError(f"arm {name!r} cannot be added: {error}") from None
-        self._append(state, "arm_added", None, {"arm": name})
+        self._append(state, ArmAdded(self._time(state), name))
         return self.describe(experiment_id)
 
     def retire_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
@@ -152,7 +169,7 @@ class Turn:
         if name == state.experiment.baseline:
             raise ConflictError(f"arm {name!r} is the baseline, which modes 'shadow' and 'off' serve; it must stay.")
         if state.arms[name]:
-            self._append(state, "arm_retired", None, {"arm": name})
+            self._append(state, ArmRetired(self._time(state), name))
         return self.describe(experiment_id)
 
     # ---- decisions and outcomes ---------------------------------------------------------------------------------
@@ -163,31 +180,32 @@ class Turn:
         ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
         given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
         self._write(experiment_id, given)
-        found = {id_: event.body for id_, event in self.session.decided(experiment_id, given).items()}
-        new: dict[str, dict[str, Any]] = {}
+        known = self.session.of_decisions(experiment_id, Decided.kind, given)
+        found = {id_: read_as(Decided, record) for id_, record in known.items()}
+        contexts = {id_: decided.context for id_, decided in found.items()}
+        new: dict[str, FloatArray] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})
             x = state.experiment.encode(context)
-            earlier = found.get(id_) or new.get(id_)
-            if earlier is None:
-                new[id_] = {"context": context, "x": x}
-            elif not _same(earlier["context"], context):
+            if id_ not in contexts:
+                contexts[id_], new[id_] = context, x
+            elif not _same(contexts[id_], context):
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
         if new:
-            found |= self._decide_new(experiment_id, new)
+            found |= self._decide_new(state, {id_: (contexts[id_], x) for id_, x in new.items()})
         return [_reply(found[id_]) for id_ in ids]
 
-    def _decide_new(self, experiment_id: str, new: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        state = self._state(experiment_id)
-        at = max(self._now, state.at)
-        self.changed.add(experiment_id)
+    def _decide_new(self, state: State, new: dict[str, tuple[dict[str, Any], FloatArray]]) -> dict[str, Decided]:
+        """Decide in some contexts, by id: as they were given, and encoded."""
+        at = self._time(state)
+        self.changed.add(state.experiment.id)
         if state.mode != "off":
             state.close_windows(at, state.head.seq + 1, self.session)
-        decided = {}
-        for id_, asked in new.items():
-            body = {"id": id_, "context": asked["context"], "x": asked["x"].tolist()}
-            decided[id_] = self._append(state, "decided", id_, {**body, **state.choose(asked["x"], id_)})
-        return decided
+        made = {}
+        for id_, (context, x) in new.items():
+            made[id_] = Decided(at, id_, context, tuple(x.tolist()), state.choose(x, id_))
+            self._append(state, made[id_])
+        return made
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Record outcomes ``{"id", "values"}``; all or none."""
@@ -205,7 +223,7 @@ class Turn:
         missing = set(ids) - set(histories)
         if missing:
             raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
-        reports = {id_: Reports(state.experiment, history) for id_, history in histories.items()}
+        reports = {id_: Reports(state.experiment, list(map(read, history))) for id_, history in histories.items()}
         return [self._report_one(state, id_, values, reports[id_]) for id_, values in outcomes]
 
     def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> dict[str, Any]:
@@ -213,11 +231,9 @@ class Turn:
         changed = {name: value for name, value in values.items() if before.get(name) != value}
         late: list[str] = []
         if changed:
-            body = {"at": max(self._now, state.at), "id": id_, "values": changed}
-            event = seal(state.head.check, state.head.seq + 1, "reported", id_, body)
-            reports.add(event)
-            late = reports.at(event.seq).late
-            self._take(state, event, reports)
+            # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
+            self._append(state, Reported(self._time(state), id_, dict(sorted(changed.items()))), reports)
+            late = reports.at(state.head.seq).late
         return {
             "id": id_,
             "recorded": [name for name in changed if name not in before and name not in late],
@@ -269,14 +285,14 @@ class Turn:
             self._revise_if_short(experiment_id)
             self._write(experiment_id)
             state = self._engine.states[experiment_id]
-            due = max(SNAPSHOT_GROWTH * state.kept, state.kept + SNAPSHOT_EVERY)
+            due = max(SNAPSHOT_GROWTH * state.last_snapshot, state.last_snapshot + SNAPSHOT_EVERY)
             if experiment_id in self._engine.pending:
                 self.changed.add(experiment_id)
                 self._go_on_keeping(experiment_id)
             elif state.head.seq >= due and self.session.begin_snapshot(experiment_id, state.head.seq):
                 self.changed.add(experiment_id)
-                state.kept = state.head.seq
-                self._engine.pending[experiment_id] = Pending(state)
+                state.last_snapshot = state.head.seq
+                self._engine.pending[experiment_id] = SnapshotInProgress(state)
 
     def states(self) -> dict[str, State]:
         """The states of the experiments of this turn."""
@@ -285,9 +301,9 @@ class Turn:
     def _revise_if_short(self, experiment_id: str) -> None:
         """Fold a short log anew at once: nobody waits for long."""
         state, most = self._engine.states[experiment_id], self._engine.most_replayed
-        if state.pending is not None and (most is None or state.head.seq <= most):
+        if state.corrected_from is not None and (most is None or state.head.seq <= most):
             self._write(experiment_id)
-            self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.pending))
+            self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.corrected_from))
 
     def revise(self, revised: State, snapshot: int | None = None) -> bool:
         """Go on from a state with a later view, and say so in the log; False if it is of no use any more.
@@ -302,20 +318,22 @@ class Turn:
         """
         experiment_id = revised.experiment.id
         state = self._state(experiment_id)
-        if state.pending is None or revised.view <= state.view or revised.head.seq > state.head.seq:
+        if state.corrected_from is None or revised.view <= state.view or revised.head.seq > state.head.seq:
             return False
         self._write(experiment_id)
         follow(self.session, revised, state.head)
-        self.session.drop_snapshots(experiment_id, state.pending, but=snapshot)  # the others are untrue from now on
+        self.session.drop_snapshots(
+            experiment_id, state.corrected_from, but=snapshot
+        )  # the others are untrue from now on
         if snapshot is not None:
             self.session.complete_snapshot(experiment_id, snapshot)
-            revised.kept = snapshot
+            revised.last_snapshot = snapshot
         self._engine.states[experiment_id] = revised
-        self._append(revised, "revised", None, {"upto": revised.view})
+        self._append(revised, Revised(self._time(revised), revised.view))
         return True
 
     def _go_on_keeping(self, experiment_id: str) -> None:
-        if self._engine.pending[experiment_id].step(self.session):
+        if self._engine.pending[experiment_id].write_part(self.session):
             del self._engine.pending[experiment_id]
             self._forget_old_snapshots(experiment_id)
 
@@ -327,17 +345,17 @@ class Turn:
         if self._is_of_no_use(state, seq):
             self.session.drop_snapshots(experiment_id, seq, seq)
             self._engine.pending.pop(experiment_id, None)
-        if self.session.save_snapshot(experiment_id, seq, state.to_parts()):
-            state.kept = seq
+        if self.session.save_snapshot(experiment_id, seq, to_parts(state)):
+            state.last_snapshot = seq
             self._forget_old_snapshots(experiment_id)
 
     def _is_of_no_use(self, state: State, seq: int) -> bool:
         """Whether a snapshot at the head, if there is one, can make way for ours."""
         if seq in self.session.snapshots(state.experiment.id):
-            return state.kept != seq  # we could not use it: another version's, most likely
+            return state.last_snapshot != seq  # we could not use it: another version's, most likely
         # Nobody may be left to complete it; if somebody is, he notices. One that a revision has begun must stay, since
         # it will be taken for a state with the new view.
-        return state.pending is None
+        return state.corrected_from is None
 
     def _forget_old_snapshots(self, experiment_id: str) -> None:
         """Those before the latest few, and those that nobody completed."""
@@ -363,9 +381,7 @@ class Turn:
     def _state(self, experiment_id: str) -> State:
         """The state at the head of the log, which is ours until the transaction ends."""
         if experiment_id not in self._current:
-            head = self.session.head(experiment_id, lock=True)
-            if head is None:
-                raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+            head = self.session.existing_head(experiment_id, lock=True)
             if damage := self._damage(experiment_id, head):
                 raise CorruptionError(damage)
             if not self._go_on(experiment_id, head):
@@ -379,9 +395,9 @@ class Turn:
         if state is None or state.head.seq > head.seq:
             return False
         if most is None or head.seq - state.head.seq <= most:
-            pending = state.pending
+            pending = state.corrected_from
             follow(self.session, state, head)
-            if state.pending is not None and pending is None:
+            if state.corrected_from is not None and pending is None:
                 self.learned_of.add(experiment_id)
         self._engine.states[experiment_id] = state
         there = state.head.seq == head.seq and not state.stale
@@ -389,19 +405,22 @@ class Turn:
             self._current.add(experiment_id)
         return there
 
-    def _append(self, state: State, kind: Kind, decision: str | None, body: dict[str, Any]) -> dict[str, Any]:
-        stamped = {**body, "at": max(self._now, state.at)}
-        event = seal(state.head.check, state.head.seq + 1, kind, decision, stamped)
-        self._take(state, event)
-        return stamped
+    def _time(self, state: State) -> int:
+        """Now, as far as times in a log never decrease."""
+        return max(self._now, state.at)
 
-    def _take(self, state: State, event: Event, reports: Reports | None = None) -> None:
+    def _append(self, state: State, event: Event, reports: Reports | None = None) -> None:
+        """Fold an event, to be written later; a report is added to those on its decision."""
+        record = seal_event(state.head, event)
+        entry = Entry(record.head, event)
+        if reports is not None:
+            reports.add(entry)
         self.changed.add(state.experiment.id)
-        state.fold(event, self.session, reports)
+        state.fold(entry, self.session, reports)
         self.events_taken += 1
-        events, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
-        events.append(event)
-        ids.add(event.decision)
+        records, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
+        records.append(record)
+        ids.add(record.decision)
 
     def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
         """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
@@ -414,7 +433,8 @@ class Turn:
 # ---- small parts ----------------------------------------------------------------------------------------------------
 
 
-def _reply(body: dict[str, Any]) -> dict[str, Any]:
+def _reply(decided: Decided) -> dict[str, Any]:
+    body = decided.to_body()
     reply = {name: body[name] for name in ("id", "arm", "propensity", "active", "mode")}
     return {**reply, "policy_version": body["version"]}
 

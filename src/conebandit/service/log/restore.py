@@ -9,49 +9,47 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError, CorruptionError
-from conebandit.service.log.state import rebuild
-from conebandit.service.stores.base import PAGE, Head, Session, Store, open_store
-from conebandit.service.stores.records import START, Event, new_id
+from conebandit.service.log.replay import declared, rebuild
+from conebandit.service.stores.base import PAGE, Session, Store, open_store
+from conebandit.service.stores.records import BEGINNING, Head, Record, new_id
 
 
-def restore(store: Store, events: Iterator[Event]) -> str:
+def restore(store: Store, records: Iterator[Record]) -> str:
     """Write a log that was exported, as it is, if it leads to a state; the id of its experiment.
 
     It is folded in a scratch store first. Then it is written in short transactions, so that nobody waits for long, and
     not seen before it is whole: if the import is interrupted, the next one removes what is there. Never overwrites:
     there must be no experiment of this id.
     """
-    first = next(events, None)
+    first = next(records, None)
     try:
-        experiment_id = Experiment.from_dict((first.body if first else {})["declaration"]).id
-    except (KeyError, TypeError, InvalidError):
-        raise CorruptionError("the log does not begin with a declaration.") from None
+        experiment_id = declared(first).id
+    except InvalidError as error:
+        raise CorruptionError(f"the log begins with a declaration that is not valid: {error}") from None
     taken = ConflictError(f"there is an experiment {experiment_id!r} already; an import never overwrites.")
     with store.read() as session:
         if session.head(experiment_id) is not None:
             raise taken
     with tempfile.TemporaryDirectory() as folder, closing(open_store(str(Path(folder) / "log.db"))) as scratch:
-        head = _fold_in(scratch, experiment_id, itertools.chain([first] if first else [], events))
+        head = _fold_in(scratch, experiment_id, itertools.chain([first] if first else [], records))
         if not _copy_unseen(scratch, store, experiment_id, head):
             raise taken
     return experiment_id
 
 
-def _fold_in(scratch: Store, experiment_id: str, events: Iterator[Event]) -> Head:
+def _fold_in(scratch: Store, experiment_id: str, records: Iterator[Record]) -> Head:
     """Write a log at once and see that it leads to a state; where it ends."""
     with scratch.write() as session:
         session.create(experiment_id)
-        while page := list(itertools.islice(events, PAGE)):
+        while page := list(itertools.islice(records, PAGE)):
             session.append(experiment_id, page)
-        head = session.head(experiment_id)
-        assert head is not None  # just made
+        head = session.existing_head(experiment_id)
         try:
             rebuild(session, experiment_id, head, snapshots=False)
-        except (LookupError, TypeError, ValueError) as error:  # in what is looked up before the log is folded
-            raise CorruptionError(f"{experiment_id}: the log leads to no state: {error!r}.") from None
+        except (CorruptionError, InvalidError) as error:
+            raise CorruptionError(f"{experiment_id}: the log leads to no state: {error}") from None
     return head
 
 
@@ -75,7 +73,7 @@ def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head) -
         with politely() as session:
             left = session.drop_imported(experiment_id, PAGE) > 0
     with scratch.read() as source:
-        for page in source.checked(experiment_id, Head(0, START), head):
+        for page in source.checked(experiment_id, BEGINNING, head):
             with politely() as session:
                 session.add_imported(experiment_id, page)
     with politely() as session:

@@ -1,19 +1,83 @@
-"""Snapshots on their way into the store, a part in each turn, so that no decision waits for the whole of one."""
+"""Snapshots: a state in parts of bounded size, and one that is on its way into the store, a part in each turn."""
 
 from __future__ import annotations
 
+import json
 import logging
+import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
 
-from conebandit.service.log.state import State, in_parts, saved
+from conebandit._version import __version__
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.policy import Served, load_policy
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.state import State
 from conebandit.service.stores.base import Session
+from conebandit.service.stores.records import canonical
+
+PART = 1 << 20  # bytes of a snapshot that are handled at once
+FORMAT = 2
 
 log = logging.getLogger("conebandit.service")
 
 
-class Pending:
+class OtherVersionError(Exception):
+    """A snapshot was made by another version of the library, which may have computed something else."""
+
+
+def to_parts(state: State) -> Iterator[bytes]:
+    """A state in parts: a header, the policy, a checksum. :func:`from_parts` reads it back."""
+    yield from _parts(_header(state), _saved(state.policy))
+
+
+def from_parts(experiment: Experiment, parts: Iterator[bytes]) -> State:
+    """Read a state back; a ``CorruptionError`` if it is not what was written, or an ``OtherVersionError``."""
+    header = next(parts, b"")
+    sum_, last = blake2b(header, digest_size=16), b""
+    with tempfile.TemporaryDirectory() as folder:
+        with (Path(folder) / "policy").open("wb") as file:
+            for part in parts:
+                file.write(last)
+                sum_.update(last)
+                last = part
+        if sum_.digest() != last:
+            raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
+        plain = json.loads(header)
+        if (plain["library"], plain.get("format")) != (__version__, FORMAT):
+            raise OtherVersionError(f"version {plain['library']} made it.")
+        state = State.from_plain(experiment, plain, load_policy(Path(folder) / "policy"))
+    state.last_snapshot = state.head.seq
+    return state
+
+
+def _header(state: State) -> bytes:
+    """Everything but the policy."""
+    return canonical({**state.plain(), "library": __version__, "format": FORMAT}).encode()
+
+
+def _saved(policy: Served) -> BinaryIO:
+    """A policy as a file, which is gone when it is closed."""
+    with tempfile.TemporaryDirectory() as folder:
+        policy.save(Path(folder) / "policy")
+        return (Path(folder) / "policy").open("rb")
+
+
+def _parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
+    sum_ = blake2b(header, digest_size=16)
+    with file:
+        yield header
+        while part := file.read(PART):
+            sum_.update(part)
+            yield part
+    yield sum_.digest()
+
+
+class SnapshotInProgress:
     """A snapshot that is being made: the state is copied now, written to a file by a thread, and then to the store.
 
     If a correction or a change of arms makes it untrue meanwhile, in this process or in another one, its head is
@@ -29,21 +93,21 @@ class Pending:
         self.experiment_id, self.seq = state.experiment.id, state.head.seq
         self._number = 0
         self._parts: Iterator[bytes] | None = None
-        self._header, self._policy = state.header(), state.policy.copy()
+        self._header, self._policy = _header(state), state.policy.copy()
         self._thread = threading.Thread(target=self._write_file, name="conebandit-snapshot", daemon=True)
         self._thread.start()
 
     def _write_file(self) -> None:
         try:
-            file = saved(self._policy)
+            file = _saved(self._policy)
         except (OSError, ValueError):
             log.exception("%s: no snapshot at event %d", self.experiment_id, self.seq)
         else:
             weakref.finalize(self, file.close)  # should nobody want it any more
-            self._parts = in_parts(self._header, file)
+            self._parts = _parts(self._header, file)
         del self._policy
 
-    def step(self, session: Session) -> bool:
+    def write_part(self, session: Session) -> bool:
         """Write a part, if one is ready; True if there is nothing more to do."""
         if self._thread.is_alive():
             return False

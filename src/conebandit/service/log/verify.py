@@ -16,12 +16,17 @@ from functools import partial
 from typing import Any
 
 from conebandit._version import __version__
-from conebandit.service.errors import CorruptionError, NotFoundError
-from conebandit.service.log.state import OtherVersionError, Reports, State, follow, rebuild, start
-from conebandit.service.stores.base import Head, Session
-from conebandit.service.stores.records import ARM_KINDS, Event
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.events import Decided, Entry, Reported, Revised
+from conebandit.service.log.replay import ARM_KINDS, follow, rebuild, revisions, start
+from conebandit.service.log.reports import Reports
+from conebandit.service.log.snapshots import OtherVersionError, from_parts
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Session
+from conebandit.service.stores.records import Head
 
 MAX_PROBLEMS = 10
+MAX_DIFFERENT = 10_000  # decisions whose differences are remembered; those that are left out are known in the end only
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,7 @@ def verify(
     (6, 5, True)
     """
     session.check_database()
-    head = session.head(experiment_id)
-    if head is None:
-        raise NotFoundError(f"there is no experiment {experiment_id!a}.")
+    head = session.existing_head(experiment_id)
     if served is not None:
         head = Head(served["events"], served["check"])
     watch = _Watch(session, experiment_id, head)
@@ -139,32 +142,34 @@ class _Watch:
 
     def __post_init__(self) -> None:
         self._snapshots = set(self.session.snapshots(self.experiment_id))
-        self._revisions = self.session.of_kinds(self.experiment_id, ("revised",), self.head.seq)
+        # Where each one is, and the view from there on.
+        self._revisions = revisions(self.session, self.experiment_id, self.head.seq)
         self._new_arms = self._last_change_of_arms()
-        self._put_off: list[tuple[int, int]] = []  # what is not known yet: where it is, and from where on it matters
+        self._uncounted: list[tuple[int, int]] = []  # corrections: where each one is, and from where on it matters
         self._rewritten: list[tuple[int, int]] = [(0, self._new_arms)]  # states between these are no more
         self._different: dict[int, str] = {}  # decisions that come out otherwise
         self._problems: list[str] = []
 
     def _last_change_of_arms(self) -> int:
         """From where on the policy has had the arms that it has at last."""
-        view = self._revisions[-1].body["upto"] if self._revisions else 0
+        view = self._revisions[-1][1] if self._revisions else 0
         changed = self.session.of_kinds(self.experiment_id, ARM_KINDS, max(view, 1))[-1].seq
-        return next((r.seq for r in self._revisions if r.body["upto"] >= changed > 1), 0)
+        return next((seq for seq, upto in self._revisions if upto >= changed > 1), 0)
 
-    def __call__(self, state: State, event: Event, reports: Reports | None) -> None:
-        if event.kind == "decided":
-            self.decided.append(event.seq)
-            if event.seq > self._new_arms:
-                self._decide_again(state, event)
-        elif reports is not None and (first := reports.at(event.seq).corrects):
-            self._put_off.append((event.seq, first))
-        elif event.kind == "revised":
-            upto = event.body["upto"]
-            self._rewritten += [(first, event.seq) for seq, first in self._put_off if seq <= upto]
-            self._put_off = [(seq, first) for seq, first in self._put_off if seq > upto]
-        if event.seq in self._snapshots:
-            self._compare(state, event.seq)
+    def __call__(self, state: State, entry: Entry, reports: Reports | None) -> None:
+        match entry.event:
+            case Decided() as decided:
+                self.decided.append(entry.seq)
+                if entry.seq > self._new_arms:
+                    self._decide_again(state, entry.seq, decided)
+            case Reported():
+                if reports is not None and (first := reports.at(entry.seq).corrects):
+                    self._uncounted.append((entry.seq, first))
+            case Revised(upto=upto):
+                self._rewritten += [(first, entry.seq) for seq, first in self._uncounted if seq <= upto]
+                self._uncounted = [(seq, first) for seq, first in self._uncounted if seq > upto]
+        if entry.seq in self._snapshots:
+            self._compare(state, entry.seq)
 
     def of_revised_states(self) -> set[int]:
         """Positions of decisions that were made in a state that is no more."""
@@ -180,32 +185,33 @@ class _Watch:
         """Make such decisions again, too: fold the log as each revision has seen it."""
         self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
         after, view = 0, 0
-        for revision in self._revisions:
-            mine = {seq for seq in wanted if after < seq < revision.seq}
+        for revised_at, upto in self._revisions:
+            mine = {seq for seq in wanted if after < seq < revised_at}
             if mine:
-                last = self.session.events(self.experiment_id, revision.seq - 2, revision.seq - 1)[0]
+                last = self.session.events(self.experiment_id, revised_at - 2, revised_at - 1)[0]
                 state = start(self.session, self.experiment_id, view, before=0)
-                follow(self.session, state, Head(last.seq, last.check), partial(self._decide_some_again, mine))
-            after, view = revision.seq, revision.body["upto"]
+                follow(self.session, state, last.head, partial(self._decide_some_again, mine))
+            after, view = revised_at, upto
 
-    def _decide_some_again(self, wanted: set[int], state: State, event: Event, _: Reports | None) -> None:
-        if event.seq in wanted:
-            self._decide_again(state, event)
+    def _decide_some_again(self, wanted: set[int], state: State, entry: Entry, _: Reports | None) -> None:
+        if entry.seq in wanted and isinstance(entry.event, Decided):
+            self._decide_again(state, entry.seq, entry.event)
 
-    def _decide_again(self, state: State, event: Event) -> None:
-        body = event.body
-        if body["version"] is not None and body["version"].split("-")[1:-1] != __version__.split("-"):
-            self.foreign.add(event.seq)
+    def _decide_again(self, state: State, seq: int, decided: Decided) -> None:
+        version = decided.selection.version
+        if version is not None and version.library != __version__:
+            self.foreign.add(seq)
             return
-        again = state.choose(state.experiment.encode(body["context"]), body["id"])
-        names = [name for name, value in again.items() if body[name] != value]
-        if names and len(self._different) < 10_000:
+        logged = decided.selection.to_body()
+        again = state.choose(state.experiment.encode(decided.context), decided.id).to_body()
+        names = [name for name, value in again.items() if logged[name] != value]
+        if names and len(self._different) < MAX_DIFFERENT:
             name = names[0]
-            self._different[event.seq] = f"{name} is {body[name]!r} in the log and {again[name]!r} from the state"
+            self._different[seq] = f"{name} is {logged[name]!r} in the log and {again[name]!r} from the state"
 
     def _compare(self, state: State, seq: int) -> None:
         try:
-            kept = State.from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq))
+            kept = from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq))
         except OtherVersionError:
             return
         except (CorruptionError, ValueError, KeyError, TypeError):

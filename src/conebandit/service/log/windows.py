@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
+from conebandit.service.log.events import Decided, Reported, read, read_as
 from conebandit.service.stores.base import Session
-from conebandit.service.stores.records import Event
+from conebandit.service.stores.records import Record
 
 AHEAD = 500  # decisions of a metric in memory, at most
 
@@ -27,7 +28,7 @@ class Closing(NamedTuple):
     metric: int
     id: str
     arm: str
-    x: list[float]
+    x: tuple[float, ...]
 
 
 def deadline(decided_at: int, window: float) -> int:
@@ -44,11 +45,11 @@ class _Queue:
         self.ahead: deque[Closing] = deque()
         self._latest = 0  # position of the last decision
 
-    def add(self, seq: int, body: dict[str, Any]) -> None:
+    def add(self, seq: int, decided: Decided) -> None:
         """A decision was made. It is kept in memory only if all before it are."""
         known = self.ahead[-1].seq if self.ahead else self.closed
         if len(self.ahead) < AHEAD and known == self._latest:
-            self.ahead.append(self._closing(seq, body))
+            self.ahead.append(self._closing(seq, decided))
         self._latest = seq
 
     def resume(self, closed: int, latest: int) -> None:
@@ -59,15 +60,15 @@ class _Queue:
         """Windows that closed before ``at``, once each."""
         while True:
             if not self.ahead and self.closed < self._latest:
-                page = session.decided_after(experiment.id, self.closed, self._latest, AHEAD)
-                self.ahead.extend(self._closing(event.seq, event.body) for event in page)
+                page = session.next_of_kind(experiment.id, Decided.kind, self.closed, self._latest, AHEAD)
+                self.ahead.extend(self._closing(record.seq, read_as(Decided, record)) for record in page)
             if not self.ahead or self.ahead[0].deadline >= at:
                 return
             self.closed = self.ahead[0].seq
             yield self.ahead.popleft()
 
-    def _closing(self, seq: int, body: dict[str, Any]) -> Closing:
-        return Closing(deadline(body["at"], self._window), seq, self.metric, body["id"], body["arm"], body["x"])
+    def _closing(self, seq: int, made: Decided) -> Closing:
+        return Closing(deadline(made.at, self._window), seq, self.metric, made.id, made.selection.arm, made.x)
 
 
 class Windows:
@@ -88,11 +89,11 @@ class Windows:
             if metric.default is not None and metric.window is not None
         ]
 
-    def add(self, seq: int, body: dict[str, Any]) -> None:
+    def add(self, seq: int, decided: Decided) -> None:
         """A decision was made: its windows are open."""
         self._latest = seq
         for queue in self._queues:
-            queue.add(seq, body)
+            queue.add(seq, decided)
 
     def close(self, at: int, session: Session) -> Iterator[Closing]:
         """Windows that closed before ``at`` and in which no value came, in the order of their deadlines."""
@@ -103,11 +104,11 @@ class Windows:
                 if not self._came(closing, histories.get(closing.id, [])):
                     yield closing
 
-    def _came(self, closing: Closing, history: list[Event]) -> bool:
+    def _came(self, closing: Closing, history: list[Record]) -> bool:
         """Whether a value came in time."""
         name = self._experiment.metrics[closing.metric].name
-        reports = (event.body for event in history if event.kind == "reported")
-        return any(body["at"] <= closing.deadline and name in body["values"] for body in reports)
+        events = (read(record).event for record in history)
+        return any(isinstance(e, Reported) and e.at <= closing.deadline and name in e.values for e in events)
 
     def plain(self) -> list[Any]:
         """All that must be kept of it."""

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.errors import ConflictError, CorruptionError, UnavailableError
-from conebandit.service.stores.records import START, Event, check
+from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.stores.records import START, Head, Record, check
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
 MAX_IDLE = 8  # connections that are kept for whoever comes next; after a rush the others are closed
@@ -37,14 +37,7 @@ SCHEMA = {  # what is made if it is missing
 
 _IMPORTING = -1  # the head of a log that is being imported
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_EVENT = "seq, kind, decision, body, sealed"
-
-
-class Head(NamedTuple):
-    """Where a log ends: position and checksum of its last event."""
-
-    seq: int
-    check: str
+_COLUMNS = "seq, kind, decision, body, sealed"
 
 
 class KeyRow(NamedTuple):
@@ -112,6 +105,13 @@ class Session:
         rows = list(self._run(sql, (experiment,)))
         return Head(*rows[0]) if rows else None
 
+    def existing_head(self, experiment: str, *, lock: bool = False) -> Head:
+        """Where the log ends; a ``NotFoundError`` if there is no such experiment."""
+        head = self.head(experiment, lock=lock)
+        if head is None:
+            raise NotFoundError(f"there is no experiment {experiment!a}.")
+        return head
+
     def create(self, experiment: str) -> bool:
         """Make an empty log, in place of an import that has not ended; False if there is a log already."""
         created = self._take_id(experiment, 0, START)
@@ -126,7 +126,7 @@ class Session:
             WHERE experiments.head < 0"""
         return bool(self._run(sql, (experiment, head, last_check)).rowcount == 1)
 
-    def append(self, experiment: str, events: Sequence[Event]) -> None:
+    def append(self, experiment: str, events: Sequence[Record]) -> None:
         """Add events that follow on the head; the caller holds the lock."""
         if not events:
             return
@@ -136,30 +136,30 @@ class Session:
         if self._run(sql, (last.seq, last.check, experiment, first.seq - 1)).rowcount != 1:
             raise UnavailableError("somebody else appended to the log at the same time; try again.")
 
-    def _insert(self, experiment: str, events: Sequence[Event]) -> None:
+    def _insert(self, experiment: str, events: Sequence[Record]) -> None:
         self._connection.insert_many(
-            f"INSERT INTO events (experiment, {_EVENT}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
+            f"INSERT INTO events (experiment, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
         )
 
-    def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Event]:
+    def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Record]:
         """Some events in order, as stored."""
-        sql = f"SELECT {_EVENT} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-        return [Event(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
+        sql = f"SELECT {_COLUMNS} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        return [Record(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
 
-    def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Event]]:
+    def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Record]]:
         """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
         while after.seq < upto.seq:
             page = check(self.events(experiment, after.seq, upto.seq, limit), after.check, after.seq)
             if not page:
                 raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
             yield page
-            after = Head(page[-1].seq, page[-1].check)
+            after = page[-1].head
         if after != upto:
             raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that the log is said to end with.")
 
-    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Event]]:
+    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Record]]:
         """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
-        found: dict[str, list[Event]] = {}
+        found: dict[str, list[Record]] = {}
         marks = ", ".join("?" * len(decisions))
         # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
         events = self._look_up(f"e.decision IN ({marks})", experiment, decisions) if decisions else []
@@ -168,30 +168,31 @@ class Session:
                 found.setdefault(event.decision, []).append(event)
         return found
 
-    def decided(self, experiment: str, ids: Sequence[str]) -> dict[str, Event]:
-        """Those of some decisions that have been made, by id."""
-        marks = ", ".join("?" * len(ids))
-        events = self._look_up(f"e.decision IN ({marks}) AND e.kind = 'decided'", experiment, ids) if ids else []
+    def of_decisions(self, experiment: str, kind: str, decisions: Sequence[str]) -> dict[str, Record]:
+        """The event of a kind for each of some decisions, by id; left out: those that have none."""
+        marks = ", ".join("?" * len(decisions))
+        where, values = f"e.decision IN ({marks}) AND e.kind = ?", (*decisions, kind)
+        events = self._look_up(where, experiment, values) if decisions else []
         return {event.decision: event for event in events if event.decision is not None}
 
-    def decided_after(self, experiment: str, after: int, upto: int, limit: int) -> list[Event]:
-        """The next decisions, in order."""
-        where = "e.seq > ? AND e.seq <= ? AND e.kind = 'decided' ORDER BY e.seq LIMIT ?"
-        return self._look_up(where, experiment, (after, upto, limit))
+    def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
+        """The next events of a kind, in order."""
+        where = "e.seq > ? AND e.seq <= ? AND e.kind = ? ORDER BY e.seq LIMIT ?"
+        return self._look_up(where, experiment, (after, upto, kind, limit))
 
-    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Event]:
+    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Record]:
         """All events of some kinds that are not about a decision, in order."""
         marks = ", ".join("?" * len(kinds))
         where = f"e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
         return self._look_up(where, experiment, (upto, *kinds))
 
-    def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Event]:
+    def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Record]:
         """Events that are read out of order: each is checked with the seal of the one before it."""
         sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
             LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
             WHERE e.experiment = ? AND {where}"""
         rows = self._run(sql, (experiment, *values))
-        return [check([Event(*row[:5])], row[5] or START, row[0] - 1)[0] for row in rows]
+        return [check([Record(*row[:5])], row[5] or START, row[0] - 1)[0] for row in rows]
 
     def check_presence(self, experiment: str, upto: Head) -> None:
         """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""
@@ -220,7 +221,7 @@ class Session:
             (SELECT MIN(seq) FROM events WHERE experiment = ?) + ?"""
         return int(self._run(sql, (experiment, experiment, most)).rowcount)
 
-    def add_imported(self, experiment: str, events: Sequence[Event]) -> None:
+    def add_imported(self, experiment: str, events: Sequence[Record]) -> None:
         """Write events that nobody sees yet. The caller holds the lock."""
         self._insert(experiment, events)
 

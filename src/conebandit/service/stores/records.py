@@ -1,4 +1,7 @@
-"""The log: what happened, in order, each event sealed with a checksum over itself and everything before it."""
+"""Sealed records: the lines of a log, each with a checksum over itself and everything before it.
+
+What a record means is not known here: ``log/events.py`` says that.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,25 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
-from typing import Any, Literal, NamedTuple, TextIO, get_args
+from typing import Any, NamedTuple, TextIO
 
 from conebandit.service.errors import CorruptionError
 
-Kind = Literal["created", "decided", "reported", "arm_added", "arm_retired", "mode_changed", "revised"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-ARM_KINDS = ("created", "arm_added", "arm_retired")
-
-START = "0" * 32  # the checksum before the first event
+START = "0" * 32  # the checksum before the first record
 FORMAT = 1
 
 
-class Event(NamedTuple):
+class Head(NamedTuple):
+    """Where a log ends: position and checksum of its last record."""
+
+    seq: int
+    check: str
+
+
+BEGINNING = Head(0, START)  # of every log
+
+
+class Record(NamedTuple):
     """One line of an experiment's log.
 
     Attributes
@@ -27,26 +36,31 @@ class Event(NamedTuple):
     seq
         Position, from 1.
     kind
-        What happened.
+        What kind of event it is.
     decision
         Id of the decision that it is about, if any.
     text
         The body as JSON, as it was sealed.
     check
-        Checksum over this event and, through the one before, all earlier ones.
+        Checksum over this record and, through the one before, all earlier ones.
     """
 
     seq: int
-    kind: Kind
+    kind: str
     decision: str | None
     text: str
     check: str
 
     @property
-    def body(self) -> dict[str, Any]:
-        """The body."""
+    def head(self) -> Head:
+        """The head of a log that ends with this record."""
+        return Head(self.seq, self.check)
+
+    @property
+    def body(self) -> Any:
+        """The body, parsed: a table in every record that the service writes."""
         try:
-            return json.loads(self.text)  # type: ignore[no-any-return]
+            return json.loads(self.text)
         except ValueError:
             raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.") from None
 
@@ -61,36 +75,36 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def seal(before: str, seq: int, kind: Kind, decision: str | None, body: dict[str, Any]) -> Event:
-    """The next event of a log whose last checksum is ``before``.
+def seal(before: str, seq: int, kind: str, decision: str | None, body: dict[str, Any]) -> Record:
+    """The next record of a log whose last checksum is ``before``.
 
     Examples
     --------
     >>> first = seal(START, 1, "mode_changed", None, {"mode": "off"})
     >>> check([first], START, 0)
-    [Event(seq=1, kind='mode_changed', decision=None, text='{"mode":"off"}', ...)]
+    [Record(seq=1, kind='mode_changed', decision=None, text='{"mode":"off"}', ...)]
     >>> check([first._replace(text='{"mode":"live"}')], START, 0)
     Traceback (most recent call last):
         ...
     conebandit.service.errors.CorruptionError: event 1 (mode_changed) does not match its checksum: ...
     """
     text = canonical(body)
-    return Event(seq, kind, decision, text, _checksum(before, seq, kind, decision, text))
+    return Record(seq, kind, decision, text, _checksum(before, seq, kind, decision, text))
 
 
-def check(events: Iterable[Event], before: str, after: int) -> list[Event]:
-    """The events, if they follow on event ``after`` with checksum ``before``; else a ``CorruptionError``."""
+def check(records: Iterable[Record], before: str, after: int) -> list[Record]:
+    """The records, if they follow on event ``after`` with checksum ``before``; else a ``CorruptionError``."""
     found = []
-    for event in events:
-        if event.seq != after + 1:
-            raise CorruptionError(f"event {after + 1} is missing: event {event.seq} follows on event {after}.")
-        if event.check != _checksum(before, event.seq, event.kind, event.decision, event.text):
+    for record in records:
+        if record.seq != after + 1:
+            raise CorruptionError(f"event {after + 1} is missing: event {record.seq} follows on event {after}.")
+        if record.check != _checksum(before, record.seq, record.kind, record.decision, record.text):
             raise CorruptionError(
-                f"event {event.seq} ({event.kind}) does not match its checksum: it, or one before it, is not what "
+                f"event {record.seq} ({record.kind}) does not match its checksum: it, or one before it, is not what "
                 "was written."
             )
-        before, after = event.check, event.seq
-        found.append(event)
+        before, after = record.check, record.seq
+        found.append(record)
     return found
 
 
@@ -102,18 +116,18 @@ def _checksum(before: str, seq: int, kind: str, decision: str | None, text: str)
 # ---- as a file ------------------------------------------------------------------------------------------------------
 
 
-def to_lines(events: Iterable[Event]) -> Iterator[str]:
+def to_lines(records: Iterable[Record]) -> Iterator[str]:
     """A log as lines of JSON; the last line says how long it is, so that a file that was cut short is noticed."""
     yield canonical({"conebandit": "log", "format": FORMAT}) + "\n"
     count, last = 0, START
-    for event in events:
-        count, last = event.seq, event.check
-        yield canonical([event.seq, event.kind, event.decision, event.text, event.check]) + "\n"
+    for record in records:
+        count, last = record.head
+        yield canonical(list(record)) + "\n"
     yield canonical({"events": count, "check": last}) + "\n"
 
 
-def from_lines(file: TextIO) -> Iterator[Event]:
-    """The events of such a file, each checked as it is read; a ``CorruptionError`` names the first bad line."""
+def from_lines(file: TextIO) -> Iterator[Record]:
+    """The records of such a file, each checked as it is read; a ``CorruptionError`` names the first bad line."""
     seq, last = 0, START
     end: dict[str, Any] | None = None
     for number, line in enumerate(_lines(file), start=1):
@@ -126,13 +140,13 @@ def from_lines(file: TextIO) -> Iterator[Event]:
         elif isinstance(value, dict):
             end = value
         else:
-            event = _event(value, number)
+            record = _record(value, number)
             try:
-                check([event], last, seq)
+                check([record], last, seq)
             except CorruptionError as error:
                 raise CorruptionError(f"line {number}: {error}") from None
-            seq, last = event.seq, event.check
-            yield event
+            seq, last = record.head
+            yield record
     if end != {"events": seq, "check": last}:
         raise CorruptionError(
             f"the log was cut short or its end was changed: {seq} whole events, then "
@@ -157,13 +171,12 @@ def _parse(line: str, number: int) -> Any:
     return value
 
 
-def _event(value: Any, number: int) -> Event:
+def _record(value: Any, number: int) -> Record:
     types = (int, str, str | None, str, str)
     if (
         not isinstance(value, list)
         or len(value) != len(types)
         or not all(isinstance(v, t) for v, t in zip(value, types, strict=True))
-        or value[1] not in KINDS
     ):
         raise CorruptionError(f"line {number} is not an event.")
-    return Event(*value)
+    return Record(*value)

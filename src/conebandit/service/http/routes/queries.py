@@ -10,13 +10,12 @@ from fastapi import APIRouter, FastAPI, Query
 from fastapi.responses import StreamingResponse
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.errors import NotFoundError
 from conebandit.service.export import FORMATS, export
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import ContextQuery, ExperimentId
-from conebandit.service.stores.base import Head, Store
-from conebandit.service.stores.records import START, Event
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import START, Head, Record
 
 MAX_EVENTS = 1000  # of a page
 
@@ -89,10 +88,8 @@ def _add_log(look: APIRouter, backend: Backend) -> None:
 
 def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, Any]:
     with store.read() as session:
-        head = session.head(experiment)
-        if head is None:
-            raise NotFoundError(f"there is no experiment {experiment!a}.")
-        page: list[Event] = []
+        head = session.existing_head(experiment)
+        page: list[Record] = []
         if after < head.seq:
             before = session.events(experiment, after - 1, after)
             start = Head(after, before[0].check if before else START)

@@ -1,0 +1,400 @@
+"""What happened: one class for each kind of event, with the body that it has in a sealed record.
+
+To add a kind, write its class, put it into ``Event`` and ``KINDS``, and say in ``State.fold`` what it does. Bodies are
+what is on disk: a key that is there today must be readable for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+
+from conebandit.experiment.declaration import MODES, Mode
+from conebandit.service.errors import CorruptionError
+from conebandit.service.stores.records import Head, Record, seal
+
+MAX_POSITION = 2**62  # what every database can count to
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which policy made a decision: its name, the release of the library, and the last event that it had learned from.
+
+    On disk it is text. Its first part, up to the first dash, is the policy and its last one the position; releases may
+    have dashes in their names.
+
+    Examples
+    --------
+    >>> Version.parse("ConeTree-1.0-rc-2-17")
+    Version(policy='ConeTree', library='1.0-rc-2', position=17)
+    >>> str(Version("ConeTree", "0.1.0", 17))
+    'ConeTree-0.1.0-17'
+    """
+
+    policy: str
+    library: str
+    position: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a version; a ``CorruptionError`` if it is none."""
+        policy, _, rest = text.partition("-")
+        library, dash, position = rest.rpartition("-")
+        if not dash or not position.isdecimal() or str(int(position)) != position:
+            raise CorruptionError(f"'version' must be POLICY-LIBRARY-POSITION; got {ascii(text)[:60]}.")
+        return cls(policy, library, int(position))
+
+    def __str__(self) -> str:
+        return f"{self.policy}-{self.library}-{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the policy would do, whatever was served."""
+
+    arm: str
+    propensity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The arm that was served, and what led to it.
+
+    Attributes
+    ----------
+    mode
+        The traffic mode.
+    arm, propensity
+        What was served, and how likely that was.
+    active
+        The arms that were in play.
+    choice
+        What the policy would do: the same in mode ``live``; None in mode ``off``, where it is not asked.
+    version
+        Which policy was asked; None in mode ``off``.
+    """
+
+    mode: Mode
+    arm: str
+    propensity: float
+    active: tuple[str, ...]
+    choice: Choice | None
+    version: Version | None
+
+    def to_body(self) -> Body:
+        """Its part of the body of a decision."""
+        choice, version = self.choice, self.version
+        return {
+            "mode": self.mode,
+            "arm": self.arm,
+            "propensity": self.propensity,
+            "active": list(self.active),
+            "choice": None if choice is None else {"arm": choice.arm, "propensity": choice.propensity},
+            "version": None if version is None else str(version),
+        }
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it from the body of a decision."""
+        choice = _get(body, "choice", "a table or null", lambda value: value is None or isinstance(value, dict))
+        version = _get(body, "version", "text or null", lambda value: value is None or isinstance(value, str))
+        return cls(
+            mode=_mode(body),
+            arm=_text(body, "arm"),
+            propensity=_number(body, "propensity"),
+            active=tuple(_get(body, "active", "a list of names", lambda value: _is_list(value, _is_text))),
+            choice=None if choice is None else Choice(_text(choice, "arm"), _number(choice, "propensity")),
+            version=None if version is None else Version.parse(version),
+        )
+
+
+# ---- the kinds of events --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The experiment began; always the first event, and never again.
+
+    Attributes
+    ----------
+    at
+        When, as in every event: milliseconds since 1970.
+    declaration
+        As it was given.
+    library
+        The release that wrote it.
+    """
+
+    kind: ClassVar[str] = "created"
+    decision: ClassVar[str | None] = None  # the id of the decision that an event is about
+    at: int
+    declaration: dict[str, Any]
+    library: str
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {"at": self.at, "declaration": self.declaration, "library": self.library}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        return cls(at=_time(body), declaration=_table(body, "declaration"), library=_text(body, "library"))
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An arm was chosen.
+
+    Attributes
+    ----------
+    id
+        Of the decision.
+    context
+        As it was given.
+    x
+        The context as the policy saw it.
+    selection
+        What was served, and why.
+    """
+
+    kind: ClassVar[str] = "decided"
+    at: int
+    id: str
+    context: dict[str, Any]
+    x: tuple[float, ...]
+    selection: Selection
+
+    @property
+    def decision(self) -> str:
+        """The id of the decision."""
+        return self.id
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        given = {"at": self.at, "id": self.id, "context": self.context, "x": list(self.x)}
+        return {**given, **self.selection.to_body()}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        return cls(
+            at=_time(body),
+            id=_text(body, "id"),
+            context=_table(body, "context"),
+            x=tuple(_get(body, "x", "a list of numbers", lambda value: _is_list(value, _is_number))),
+            selection=Selection.from_body(body),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Values of some metrics came in for a decision: new ones, or corrections. Nothing that is known already."""
+
+    kind: ClassVar[str] = "reported"
+    at: int
+    id: str
+    values: dict[str, float]
+
+    @property
+    def decision(self) -> str:
+        """The id of the decision."""
+        return self.id
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {"at": self.at, "id": self.id, "values": self.values}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        values = _table(body, "values")
+        for name in values:
+            _number(values, name)
+        return cls(at=_time(body), id=_text(body, "id"), values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class _ArmChanged:
+    kind: ClassVar[str]
+    decision: ClassVar[str | None] = None
+    at: int
+    arm: str
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {"at": self.at, "arm": self.arm}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        return cls(at=_time(body), arm=_text(body, "arm"))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmAdded(_ArmChanged):
+    """There is a new arm; it is served from the next revision on."""
+
+    kind: ClassVar[str] = "arm_added"
+
+
+@dataclass(frozen=True, slots=True)
+class ArmRetired(_ArmChanged):
+    """An arm is never served again."""
+
+    kind: ClassVar[str] = "arm_retired"
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChanged:
+    """The traffic mode is another one."""
+
+    kind: ClassVar[str] = "mode_changed"
+    decision: ClassVar[str | None] = None
+    at: int
+    mode: Mode
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {"at": self.at, "mode": self.mode}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        return cls(at=_time(body), mode=_mode(body))
+
+
+@dataclass(frozen=True, slots=True)
+class Revised:
+    """From here on, all corrections and changes of arms up to position ``upto`` count."""
+
+    kind: ClassVar[str] = "revised"
+    decision: ClassVar[str | None] = None
+    at: int
+    upto: int
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {"at": self.at, "upto": self.upto}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back."""
+        return cls(at=_time(body), upto=_get(body, "upto", "a position", _is_position))
+
+
+Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised
+KINDS: dict[str, type[Event]] = {
+    kind.kind: kind for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised)
+}
+E = TypeVar("E", Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised)
+
+
+# ---- events and records ---------------------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """An event at its place in a log: ``head`` is where a log ends that ends with it."""
+
+    head: Head
+    event: Event
+
+    @property
+    def seq(self) -> int:
+        """Its position."""
+        return self.head.seq
+
+
+def seal_event(before: Head, event: Event) -> Record:
+    """The record of the next event of a log that ends at ``before``."""
+    return seal(before.check, before.seq + 1, event.kind, event.decision, event.to_body())
+
+
+def read(record: Record) -> Entry:
+    """The event in a record; a ``CorruptionError`` if its kind is not known or its body has a wrong form.
+
+    Examples
+    --------
+    >>> from conebandit.service.stores.records import BEGINNING
+    >>> record = seal_event(BEGINNING, ModeChanged(at=0, mode="off"))
+    >>> read(record).event
+    ModeChanged(at=0, mode='off')
+    >>> read(record._replace(text='{"at":0,"mode":"on"}'))
+    Traceback (most recent call last):
+        ...
+    conebandit.service.errors.CorruptionError: event 1 (mode_changed): 'mode' must be one of live, shadow, ...
+    """
+    kind = KINDS.get(record.kind)
+    if kind is None:
+        raise CorruptionError(f"event {record.seq} ({ascii(record.kind)[1:-1][:40]}): no such kind of event is known.")
+    body = record.body
+    try:
+        if not isinstance(body, dict):
+            raise CorruptionError("its body is not a table.")
+        event = kind.from_body(body)
+        if event.decision != record.decision:
+            raise CorruptionError(f"it is filed under decision {record.decision!a}, and not under {event.decision!a}.")
+    except CorruptionError as error:
+        raise CorruptionError(f"event {record.seq} ({record.kind}): {error}") from None
+    return Entry(record.head, event)
+
+
+def read_as(kind: type[E], record: Record) -> E:
+    """The event in a record that must be of this kind."""
+    event = read(record).event
+    if type(event) is not kind:
+        raise CorruptionError(f"event {record.seq} ({record.kind}): there should be one of kind {kind.kind} here.")
+    return event
+
+
+# ---- entries of bodies ----------------------------------------------------------------------------------------------
+
+
+def _get(body: Mapping[str, Any], name: str, wanted: str, fits: Callable[[Any], bool]) -> Any:
+    if name not in body:
+        raise CorruptionError(f"{name!a} is missing.")
+    value = body[name]
+    if not fits(value):
+        raise CorruptionError(f"{name!a} must be {wanted}; got {ascii(value)[:60]}.")
+    return value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or type(value) is int
+
+
+def _is_position(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_POSITION
+
+
+def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(of, value))
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    return str(_get(body, name, "text", _is_text))
+
+
+def _number(body: Mapping[str, Any], name: str) -> float:
+    number: float = _get(body, name, "a number", _is_number)
+    return number
+
+
+def _table(body: Body, name: str) -> dict[str, Any]:
+    table: dict[str, Any] = _get(body, name, "a table", lambda value: isinstance(value, dict))
+    return table
+
+
+def _time(body: Body) -> int:
+    return int(_get(body, "at", "whole milliseconds since 1970", lambda value: type(value) is int))
+
+
+def _mode(body: Body) -> Mode:
+    mode: Mode = _get(body, "mode", f"one of {', '.join(MODES)}", lambda value: value in MODES)
+    return mode

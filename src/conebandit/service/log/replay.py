@@ -1,0 +1,133 @@
+"""Reading a log into a state: from the first event or a snapshot on, with or without the lock of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Entry, Reported, Revised, read, read_as
+from conebandit.service.log.reports import Reports
+from conebandit.service.log.snapshots import OtherVersionError, from_parts
+from conebandit.service.log.state import State, check_order
+from conebandit.service.stores.base import PAGE, Session
+from conebandit.service.stores.records import Head, Record
+
+NEAR = 50  # events that may be left to fold within a turn
+ARM_KINDS = (Created.kind, ArmAdded.kind, ArmRetired.kind)  # events that say which arms there are
+
+Watch = Callable[[State, Entry, Reports | None], None]  # called after each event that was folded
+
+
+def rebuild(
+    session: Session, experiment_id: str, head: Head, *, snapshots: bool = True, watch: Watch | None = None
+) -> State:
+    """The state at a head, from the log; from the latest snapshot on, if that is allowed and there is one.
+
+    A snapshot is dropped when a new view makes it untrue, so those that are there can be used.
+    """
+    view = view_at(session, experiment_id, head.seq)
+    state = start(session, experiment_id, view, before=head.seq + 1 if snapshots else 0)
+    follow(session, state, head, watch)
+    return state
+
+
+def read_to_head(
+    look: Callable[[], AbstractContextManager[Session]], experiment_id: str, state: State | None = None
+) -> State | None:
+    """The state at the end of a log, going on from ``state`` if that is possible; None if there is no such log.
+
+    No lock is held, so nobody else waits: events are read page by page, and a turn folds the few that came meanwhile.
+    """
+    while True:
+        with look() as session:
+            head = session.head(experiment_id)
+            if head is None:
+                return None
+            if state is None or state.stale or state.head.seq > head.seq:
+                state = start(session, experiment_id, view_at(session, experiment_id, head.seq), before=head.seq + 1)
+            fold_page(session, state, head)
+            if state.head == head and not state.stale:
+                return state
+
+
+def revisions(session: Session, experiment_id: str, upto: int) -> list[tuple[int, int]]:
+    """Every revision up to a position: where it is, and the view from there on."""
+    found = session.of_kinds(experiment_id, (Revised.kind,), upto)
+    return [(record.seq, read_as(Revised, record).upto) for record in found]
+
+
+def view_at(session: Session, experiment_id: str, seq: int) -> int:
+    """Up to where corrections are known in the state at a position."""
+    found = revisions(session, experiment_id, seq)
+    return found[-1][1] if found else 0
+
+
+def declared(first: Record | None) -> Experiment:
+    """What the first record of a log declares."""
+    if first is None or first.kind != Created.kind:
+        raise CorruptionError("the log does not begin with a declaration.")
+    return Experiment.from_dict(read_as(Created, first).declaration)
+
+
+def start(session: Session, experiment_id: str, view: int, before: int) -> State:
+    """A state to go on from: the latest snapshot before a position, or a policy that knows nothing yet."""
+    records = session.of_kinds(experiment_id, ARM_KINDS, max(view, 1))
+    experiment = declared(records[0] if records else None)
+    for seq in session.snapshots(experiment_id):
+        if seq < before:
+            try:
+                state = from_parts(experiment, session.snapshot(experiment_id, seq))
+            except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError, OSError):
+                continue  # a snapshot only saves time: without it, an earlier one or the log will do
+            session.check_presence(experiment_id, state.head)
+            state.view = view
+            return state
+    return State(experiment, _active_arms(experiment, records[1:]), view)
+
+
+def _active_arms(experiment: Experiment, changes: Sequence[Record]) -> tuple[str, ...]:
+    """The arms that can be served after some changes, in the order in which they came."""
+    arms = dict.fromkeys(experiment.arms, True)
+    for entry in map(read, changes):
+        check_order(entry, 0)
+        if isinstance(entry.event, ArmAdded | ArmRetired):
+            arms[entry.event.arm] = isinstance(entry.event, ArmAdded)
+    return tuple(name for name, active in arms.items() if active)
+
+
+def follow(session: Session, state: State, head: Head, watch: Watch | None = None) -> None:
+    """Fold what the log holds up to a head, unless the state becomes stale on the way."""
+    while not state.stale and fold_page(session, state, head, watch):
+        pass
+
+
+def fold_page(session: Session, state: State, head: Head, watch: Watch | None = None, *, limit: int = PAGE) -> bool:
+    """Fold some events, not beyond a head; False if there are no more."""
+    id_ = state.experiment.id
+    page = next(session.checked(id_, state.head, head, limit), None)
+    if page is None:
+        return False
+    histories = _histories(session, state, page)
+    for record in page:
+        try:
+            entry, reports = read(record), None
+            if isinstance(entry.event, Reported) and entry.event.id in histories:
+                known = max(state.view, entry.seq)
+                reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
+            state.fold(entry, session, reports)
+            if watch is not None:
+                watch(state, entry, reports)
+        except (LookupError, TypeError, ValueError) as error:
+            raise CorruptionError(f"{id_}: event {record.seq} cannot be folded: {error!r}.") from None
+        if state.stale:
+            break
+    return True
+
+
+def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[str, list[Entry]]:
+    """All that is known of the decisions that the reports on a page are about, by id."""
+    ids = list({record.decision for record in page if record.kind == Reported.kind and record.decision is not None})
+    found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq))
+    return {id_: [read(record) for record in history] for id_, history in found.items()}

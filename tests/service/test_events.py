@@ -1,0 +1,248 @@
+"""Every kind of event is read back as it was written; what is not an event is refused, and named."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conebandit.experiment.declaration import MODES, Experiment
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.events import (
+    KINDS,
+    ArmAdded,
+    ArmRetired,
+    Choice,
+    Created,
+    Decided,
+    Entry,
+    ModeChanged,
+    Reported,
+    Revised,
+    Selection,
+    Version,
+    read,
+    read_as,
+    seal_event,
+)
+from conebandit.service.log.replay import rebuild
+from conebandit.service.log.restore import restore
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import open_store
+from conebandit.service.stores.records import BEGINNING, START, canonical, seal
+
+times = st.integers(0, 2**50)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(max_size=10)
+ids = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=10)
+contexts = st.dictionaries(texts, st.none() | numbers | st.integers() | texts, max_size=4)
+versions = st.builds(Version, st.from_regex(r"[A-Za-z0-9]*", fullmatch=True), texts, st.integers(0, 2**40))
+selections = st.builds(
+    Selection,
+    st.sampled_from(MODES),
+    texts,
+    numbers,
+    st.lists(texts, max_size=3).map(tuple),
+    st.none() | st.builds(Choice, texts, numbers),
+    st.none() | versions,
+)
+EVENTS = {
+    Created: st.builds(Created, times, st.dictionaries(texts, numbers | texts), texts),
+    Decided: st.builds(Decided, times, ids, contexts, st.lists(numbers, max_size=4).map(tuple), selections),
+    Reported: st.builds(Reported, times, ids, st.dictionaries(texts, numbers, max_size=4)),
+    ArmAdded: st.builds(ArmAdded, times, texts),
+    ArmRetired: st.builds(ArmRetired, times, texts),
+    ModeChanged: st.builds(ModeChanged, times, st.sampled_from(MODES)),
+    Revised: st.builds(Revised, times, st.integers(0, 2**40)),
+}
+SELECTION = Selection("live", "a", 0.5, ("a", "b"), Choice("a", 0.5), Version("ConeTree", "0.1.0", 3))
+EXAMPLES = {
+    "created": Created(5, {"id": "e"}, "0.1.0"),
+    "decided": Decided(5, "d", {"age": 3}, (0.5, 1.0), SELECTION),
+    "reported": Reported(5, "d", {"m": 1.0}),
+    "arm_added": ArmAdded(5, "c"),
+    "arm_retired": ArmRetired(5, "c"),
+    "mode_changed": ModeChanged(5, "off"),
+    "revised": Revised(5, 4),
+}
+
+
+def test_the_table_of_kinds_is_complete():
+    assert list(KINDS) == list(EXAMPLES) == [kind.kind for kind in EVENTS]
+    assert list(KINDS.values()) == list(EVENTS) == [type(event) for event in EXAMPLES.values()]
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_every_event_is_read_back_as_it_was_written(kind):
+    @given(EVENTS[kind])
+    def check(event):
+        record = seal_event(BEGINNING, event)
+        assert record.kind == kind.kind
+        assert read(record) == Entry(record.head, event)
+        assert read_as(kind, record) == event
+        assert canonical(read(record).event.to_body()) == record.text
+
+    check()
+
+
+def test_bodies_on_disk_have_the_keys_that_they_always_had():
+    """These texts were written by the first release; they must be read for ever, and written in the same way."""
+    texts = {
+        "created": '{"at":5,"declaration":{"id":"e"},"library":"0.1.0"}',
+        "decided": '{"active":["a","b"],"arm":"a","at":5,"choice":{"arm":"a","propensity":0.5},"context":{"age":3},'
+        '"id":"d","mode":"live","propensity":0.5,"version":"ConeTree-0.1.0-3","x":[0.5,1.0]}',
+        "reported": '{"at":5,"id":"d","values":{"m":1.0}}',
+        "arm_added": '{"arm":"c","at":5}',
+        "arm_retired": '{"arm":"c","at":5}',
+        "mode_changed": '{"at":5,"mode":"off"}',
+        "revised": '{"at":5,"upto":4}',
+    }
+    assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
+
+
+def refusal(kind, body, decision):
+    with pytest.raises(CorruptionError) as refused:
+        read(seal(START, 1, kind, decision, body))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_body_without_one_of_its_entries_is_refused(kind):
+    event = EXAMPLES[kind]
+    for name in event.to_body():
+        body = event.to_body()
+        del body[name]
+        assert refusal(kind, body, event.decision) == f"event 1 ({kind}): '{name}' is missing."
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
+    event = EXAMPLES[kind]
+    for name, value in event.to_body().items():
+        for wrong in (True, [[]], {"a": []}, 3 if isinstance(value, str) else "3"):
+            body = {**event.to_body(), name: wrong}
+            if name in ("context", "declaration") and isinstance(wrong, dict):
+                continue  # these tables may hold anything
+            assert f"event 1 ({kind}): '" in refusal(kind, body, event.decision)
+    for body in ([], "text", None):
+        assert refusal(kind, body, event.decision) == f"event 1 ({kind}): its body is not a table."
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry", "words"),
+    [
+        ("mode_changed", {"mode": "on"}, "'mode' must be one of live, shadow, off; got 'on'"),
+        ("decided", {"mode": None}, "'mode' must be one of"),
+        ("decided", {"version": "ConeTree"}, "'version' must be POLICY-LIBRARY-POSITION; got 'ConeTree'"),
+        ("decided", {"version": "ConeTree-0.1.0-x"}, "'version' must be"),
+        ("decided", {"choice": {"arm": "a"}}, "'propensity' is missing"),
+        ("decided", {"x": [0.5, None]}, "'x' must be a list of numbers"),
+        ("reported", {"values": {"m": "1"}}, "'m' must be a number"),
+        ("revised", {"upto": -1}, "'upto' must be a position"),
+        ("revised", {"upto": 10**30}, "'upto' must be a position"),
+        ("reported", {"id": "another"}, "it is filed under decision 'd', and not under 'another'"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said(kind, entry, words):
+    event = EXAMPLES[kind]
+    assert words in refusal(kind, {**event.to_body(), **entry}, event.decision)
+
+
+def test_what_was_added_to_a_body_by_a_later_release_is_no_reason_to_refuse_it():
+    for kind, event in EXAMPLES.items():
+        record = seal(START, 1, kind, event.decision, {**event.to_body(), "probabilities": [0.5, 0.5]})
+        assert read(record).event == event
+
+
+@pytest.mark.parametrize("library", ["0.1.0", "1.0-rc-2", ""])
+def test_a_version_is_data(library):
+    text = f"ConeTree-{library}-17"
+    assert Version.parse(text) == Version("ConeTree", library, 17)
+    assert str(Version.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["Cone-Tree-0.1.0-17", "a--b--0"])
+def test_a_policy_whose_name_has_dashes_keeps_its_version_as_text(text):
+    assert str(Version.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "17", "ConeTree-17", "ConeTree-0.1.0-", "ConeTree-0.1.0-017", "a-b-\u0663"])
+def test_what_is_no_version_is_refused(text):
+    with pytest.raises(CorruptionError, match="version"):
+        Version.parse(text)
+
+
+# ---- folding --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def state(declaration):
+    return State(Experiment.from_dict(declaration), tuple(declaration["arms"]))
+
+
+def following(state, event):
+    return Entry(seal_event(state.head, event).head, event)
+
+
+def test_a_report_without_its_history_is_not_skipped(state, store):
+    with store.read() as session:
+        state.fold(following(state, Created(5, state.experiment.declaration, "0")), session)
+        with pytest.raises(CorruptionError, match=r"event 2 \(reported\): there is no decision 'd' before it"):
+            state.fold(following(state, Reported(5, "d", {"revenue": 1.0})), session)
+
+
+def test_an_event_that_the_fold_does_not_know_is_refused(state, store):
+    class Unknown:
+        at, kind = 5, "unknown"
+
+    with store.read() as session:
+        state.fold(following(state, Created(5, state.experiment.declaration, "0")), session)
+        with pytest.raises(CorruptionError, match="event 2: it is not known what"):
+            state.fold(Entry(state.head._replace(seq=2), Unknown()), session)
+
+
+def sealed(*events):
+    """A log of events (kind, decision, body), each with the seal that it needs."""
+    log, before = [], START
+    for seq, (kind, decision, body) in enumerate(events, start=1):
+        log.append(seal(before, seq, kind, decision, body))
+        before = log[-1].check
+    assert all(b.seq == a.seq + 1 for a, b in pairwise(log))
+    return log
+
+
+IMPOSSIBLE = {
+    "an unknown kind": ([("paused", None, {"at": 1})], r"event 2 \(paused\): no such kind of event is known"),
+    "an unknown kind about a decision": ([("seen", "d", {"at": 1})], r"event 2 \(seen\): no such kind"),
+    "a report on nothing": (
+        [("reported", "d", {"at": 1, "id": "d", "values": {"revenue": 1.0}})],
+        r"event 2 \(reported\) is about a decision that was not made",
+    ),
+    "a report on no decision": (
+        [("reported", None, {"at": 1, "id": "d", "values": {"revenue": 1.0}})],
+        "filed under decision None",
+    ),
+    "a metric that is not there": (
+        [
+            ("decided", "d", json.loads(canonical({**EXAMPLES["decided"].to_body(), "at": 1, "arm": "old"}))),
+            ("reported", "d", {"at": 1, "id": "d", "values": {"speed": 1.0}}),
+        ],
+        "event 3 cannot be folded: KeyError",
+    ),
+}
+
+
+@pytest.mark.parametrize(("events", "message"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_log_that_means_nothing_is_refused_wherever_it_comes_from(tmp_path, declaration, events, message):
+    log = sealed(("created", None, {"at": 1, "declaration": declaration, "library": "0"}), *events)
+    store = open_store(str(tmp_path / "log.db"))
+    with pytest.raises(CorruptionError, match=message):
+        restore(store, iter(log))
+    with store.write() as session:
+        assert session.experiments() == []
+        session.create("checkout")
+        session.append("checkout", log)
+        with pytest.raises(CorruptionError, match=message):
+            rebuild(session, "checkout", session.head("checkout"))
+    store.close()
