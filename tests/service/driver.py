@@ -3,37 +3,41 @@
 import numpy as np
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
 
 HOUR = 3_600_000  # milliseconds
 PHONE = {"age": 30, "device": "phone"}
 
 
 class Driver:
-    """Turns on a store, at times that the test chooses, by one engine or several."""
+    """Turns on a store, at times that the test chooses, with one ledger or several."""
 
     def __init__(self, store, id_="checkout"):
-        self.store, self.id, self.engine, self.now = store, id_, Engine(), 1_000_000
+        self.store, self.id, self.ledger, self.now = store, id_, Ledger(), 1_000_000
+
+    def transaction(self):
+        return self.ledger.transaction(self.store, self.now)
 
     def __getattr__(self, name):
         def call(*args):
-            try:
-                with self.store.write() as session:
-                    turn = Turn(self.engine, session, self.now)
-                    answer = getattr(turn, name)(self.id, *args)
-                    turn.finish()
-            except Exception:
-                self.engine.forget()
-                raise
-            return answer
+            with self.transaction() as transaction:
+                return getattr(Turn(transaction), name)(self.id, *args)
 
         return call
 
     def create(self, declaration):
-        with self.store.write() as session:
-            turn = Turn(self.engine, session, self.now)
-            turn.create(Experiment.from_dict(declaration))
-            turn.finish()
+        with self.transaction() as transaction:
+            Turn(transaction).create(Experiment.from_dict(declaration))
+
+    def write_snapshot(self):
+        with self.transaction() as transaction:
+            transaction.write_snapshot(self.id)
+
+    @property
+    def state(self):
+        """As it is in memory, if it is."""
+        return self.ledger.state(self.id)
 
     def ask(self, id_, context=PHONE):
         return self.decide([{"id": id_, "context": context}])[0]

@@ -20,7 +20,7 @@ COMMAND = """
 import sys
 import conebandit._version
 conebandit._version.__version__ = sys.argv.pop(1)
-from conebandit.service.engine import turn as engine
+from conebandit.service.engine import snapshots as engine
 from conebandit.service.engine import revisions as revision
 from conebandit.service.log import snapshots
 engine.SNAPSHOT_EVERY, snapshots.PART, revision.RETRY = 100, 200, 0.5

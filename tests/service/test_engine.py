@@ -10,8 +10,8 @@ from conebandit.experiment import declaration as experiment_module
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, policy_names
-from conebandit.service.engine import turn as engine_module
-from conebandit.service.engine.turn import Engine
+from conebandit.service.engine import snapshots as engine_module
+from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
 from conebandit.service.log import snapshots as snapshots_module
 from conebandit.service.log import state as state_module
@@ -40,7 +40,7 @@ def test_a_decision_id_gets_one_answer_for_ever(run):
         run.ask(f"x{i}")
         run.tell(f"x{i}", revenue=float(i))
     assert run.ask("a") == first
-    run.engine.forget()  # a restart
+    run.ledger.forget()  # a restart
     assert run.ask("a") == first
     with pytest.raises(ConflictError, match="'a' was asked for with another context"):
         run.ask("a", {"age": 31, "device": "phone"})
@@ -98,11 +98,11 @@ def test_a_correction_is_as_if_the_first_value_had_never_been(run, store, declar
         run.tell(str(i), revenue=float(i % 7))
         twin.tell(str(i), revenue=-3.0 if i == 11 else float(i % 7))
         if snapshot and i == 20:
-            run.snapshot()
+            run.write_snapshot()
     assert run.digest()["state"] != twin.digest()["state"]
     assert run.tell("11", revenue=-3.0)["corrected"] == ["revenue"]
     assert_same(run.policy(), twin.policy())
-    run.engine.forget()
+    run.ledger.forget()
     assert_same(run.policy(), twin.policy())
     assert [e.body["values"]["revenue"] for e in run.events if e.decision == "11" and e.kind == "reported"] == [4, -3]
 
@@ -129,7 +129,7 @@ def test_open_windows_wait_in_the_log_and_not_in_memory(run, monkeypatch):
         run.decide([{"id": f"{i}-{k}", "context": PHONE} for k in range(20)])
         run.now += 1000
     run.tell("3-3", latency=4.0)
-    state = run.engine.states["checkout"]
+    state = run.state
     assert [len(queue.ahead) for queue in state._windows._queues] == [10]
     run.now += HOUR
     run.set_mode("shadow")  # any event will do
@@ -209,13 +209,13 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         assert verify(session, "checkout").agrees
         latest = session.snapshots("checkout")[0]
     before = run.digest()
-    run.engine.forget()
+    run.ledger.forget()
     assert run.digest() == before
     with store.write() as session:  # a damaged one is not used, an untrue one is found
         content = list(session.snapshot("checkout", latest))
         session.drop_snapshots("checkout", latest, latest)
         session.save_snapshot("checkout", latest, [content[0], content[1][:-1], *content[2:]])
-    run.engine.forget()
+    run.ledger.forget()
     assert run.digest() == before
     state = from_parts(Experiment.from_dict(run.describe()["declaration"]), iter(content))
     state.policy.observe(np.full(3, 0.5), 0, [1.0, 1.0])
@@ -234,28 +234,28 @@ def test_a_snapshot_is_written_in_parts_and_given_up_when_a_correction_makes_it_
     for i in range(11):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i))
-    [pending] = run.engine.pending.values()
-    pending._thread.join()
+    begun = run.ledger.snapshots.in_progress("checkout")
+    begun._thread.join()
     run.ask("more")
     with store.read() as session:
         assert session.snapshots("checkout") == [], "not complete yet"
-        assert len(list(session.snapshot("checkout", pending.seq))) > 0, "and begun"
+        assert len(list(session.snapshot("checkout", begun.seq))) > 0, "and begun"
     for i in range(40):
         run.ask(f"m{i}")
     with store.read() as session:
-        assert session.snapshots("checkout")[-1] == pending.seq
+        assert session.snapshots("checkout")[-1] == begun.seq
         report = verify(session, "checkout")
     assert (report.agrees, report.snapshots > 0) == (True, True)
-    while not run.engine.pending:
+    while run.ledger.snapshots.in_progress("checkout") is None:
         run.ask(f"n{len(run.events)}")
-    [pending] = run.engine.pending.values()
-    pending._thread.join()
+    begun = run.ledger.snapshots.in_progress("checkout")
+    begun._thread.join()
     run.ask("another")
     run.tell("3", revenue=-1.0)
     run.ask("after")
     with store.read() as session:
         assert session.snapshots("checkout") == []
-        assert list(session.snapshot("checkout", pending.seq)) == []
+        assert list(session.snapshot("checkout", begun.seq)) == []
         assert verify(session, "checkout").agrees
 
 
@@ -301,7 +301,7 @@ def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, sto
     for i in range(10):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i))
-    run.snapshot()
+    run.write_snapshot()
     before = run.policy()
     monkeypatch.setattr(state_module, "__version__", "99.0")
     monkeypatch.setattr(snapshots_module, "__version__", "99.0")
@@ -347,15 +347,15 @@ class UndoError(Exception):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
-    """Random delays, parts, repeats, corrections, arms and modes, by two engines that take turns on one store."""
+    """Random delays, parts, repeats, corrections, arms and modes, with two ledgers that take turns on one store."""
     rng = random.Random(seed)
     if seed % 2:
         monkeypatch.setattr(windows, "AHEAD", 2)  # windows must be read from the log again and again
     run = Driver(store)
     run.create(declaration)
-    engines, ids = [run.engine, Engine()], []
+    ledgers, ids = [run.ledger, Ledger()], []
     for step in range(150):
-        run.engine = rng.choice(engines)
+        run.ledger = rng.choice(ledgers)
         run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
         what = rng.random()
         if what < 0.4 or not ids:
@@ -363,7 +363,7 @@ def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkey
         elif what < 0.92:
             run.tell_at_random(rng, ids)
         elif what < 0.94:
-            run.snapshot()
+            run.write_snapshot()
         elif what < 0.96:
             run.set_mode(rng.choice(["live", "shadow", "off"]))
         elif what < 0.98:
@@ -371,8 +371,8 @@ def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkey
         else:
             run.retire_arm(rng.choice(["new", "bold"]))
     plain, digests = plain_fold(run.events), []
-    for engine in [*engines, Engine()]:
-        run.engine = engine
+    for ledger in [*ledgers, Ledger()]:
+        run.ledger = ledger
         assert_same(run.policy(), plain)
         digests.append(run.digest())
     with store.read() as session:
@@ -392,12 +392,12 @@ def test_every_policy_can_be_served(tmp_path, declaration, name):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i % 4))
     run.tell("3", revenue=8.0)
-    run.snapshot()
+    run.write_snapshot()
     assert run.front(PHONE)["arms"]
     assert set(run.explain(PHONE)["active"]) <= {"old", "new", "bold"}
     assert_same(run.policy(), plain_fold(run.events))
     digest = run.digest()
-    run.engine.forget()
+    run.ledger.forget()
     assert run.digest() == digest
     store.close()
 
@@ -416,17 +416,17 @@ def test_a_snapshot_that_was_begun_at_the_last_event_is_kept_in_the_end(store, d
     run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
     assert _snapshots(store) == ([], [(21, 0)])
     if killed:
-        run.engine = Engine()
-    run.snapshot()
+        run.ledger = Ledger()
+    run.write_snapshot()
     assert _snapshots(store) == ([21], [(21, 1)])
     assert run.digest() == Driver(store).digest()
-    run.snapshot()
+    run.write_snapshot()
     assert _snapshots(store) == ([21], [(21, 1)])
 
 
 def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
     run = Driver(store)
-    run.engine = Engine(most_replayed=0)  # corrections are somebody else's task
+    run.ledger = Ledger(max_replayed=0)  # corrections are somebody else's task
     run.create(declaration)
     run.ask("one")
     run.tell("one", revenue=1.0)
@@ -434,7 +434,7 @@ def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
     with store.write() as session:
         assert session.begin_snapshot("checkout", 4)
         assert session.add_snapshot_part("checkout", 4, 0, b"of the revision")
-    run.snapshot()
+    run.write_snapshot()
     assert _snapshots(store) == ([], [(4, 0)])
     with store.read() as session:
         assert list(session.snapshot("checkout", 4)) == [b"of the revision"]

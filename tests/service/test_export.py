@@ -199,7 +199,7 @@ def test_a_table_has_what_the_policy_has_learned(tmp_path, declaration, seed):
             run.tell_at_random(rng, ids)
         else:
             run.set_mode(rng.choice(["live", "shadow", "off"]))
-    run.engine.most_replayed = 0  # the policy is not to know of this correction yet
+    run.ledger.max_replayed = 0  # the policy is not to know of this correction yet
     run.ask("corrected")
     run.tell("corrected", revenue=1.0)
     run.tell("corrected", revenue=2.0)

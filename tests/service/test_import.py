@@ -7,7 +7,8 @@ import pytest
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service import export as tables
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
 from conebandit.service.export import export
 from conebandit.service.log.restore import restore
@@ -24,15 +25,14 @@ EVENTS = 3 * PAGE + 10
 def exported(tmp_path, declaration):
     """A log of EVENTS events."""
     store = open_store(str(tmp_path / "original.db"))
-    with store.write() as session:
-        turn = Turn(Engine(), session, 0)
+    with Ledger().transaction(store, now=0) as transaction:
+        turn = Turn(transaction)
         turn.create(Experiment.from_dict(declaration))
         for i in range((EVENTS - 1) // 2):
             turn.decide("checkout", [{"id": f"d{i}", "context": {"age": 18 + i % 80, "device": "phone"}}])
         turn.report("checkout", [{"id": "d0", "values": {"revenue": 1.0}}])
         for i in range(EVENTS - 2 - (EVENTS - 1) // 2):
             turn.set_mode("checkout", "off" if i % 2 else "shadow")
-        turn.finish()
     content = b"".join(export(store, "checkout", "jsonl"))
     store.close()
     return content
@@ -66,8 +66,8 @@ def assert_nothing_is_there(store):
         assert (session.experiments(), session.head("checkout")) == ([], None)
         with pytest.raises(NotFoundError):
             verify(session, "checkout")
-    with store.write() as session, pytest.raises(NotFoundError):
-        Turn(Engine(), session, 0).decide("checkout", [{"id": "d0", "context": {}}])
+    with pytest.raises(NotFoundError), Ledger().transaction(store, now=0) as transaction:
+        Turn(transaction).decide("checkout", [{"id": "d0", "context": {}}])
 
 
 def assert_whole(store, content):
@@ -119,11 +119,10 @@ def test_an_import_that_was_interrupted_leaves_nothing_and_can_be_repeated(store
 
 
 def create(store, declaration):
-    with store.write() as session:
-        turn = Turn(Engine(), session, 0)
+    with Ledger().transaction(store, now=0) as transaction:
+        turn = Turn(transaction)
         turn.create(Experiment.from_dict(declaration))
         turn.decide("checkout", [{"id": f"n{i}", "context": {"age": 40, "device": "desk"}} for i in range(9)])
-        turn.finish()
 
 
 def assert_created(store):

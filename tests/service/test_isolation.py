@@ -8,8 +8,7 @@ import pytest
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.engine import readers
-from conebandit.service.engine import turn as engine
+from conebandit.service.engine import readers, transaction
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError, UnavailableError
 from conebandit.service.log import replay
@@ -73,13 +72,13 @@ def test_what_nobody_expects_fails_alone(served, caplog):
         turn.decide("one", [{"id": "half-done", "context": PHONE}])
         raise RuntimeError("a fault of ours")
 
-    untouched = served._engine.states["two"]
+    untouched = served._ledger.state("two")
     first, failed, second = in_one_turn(served, deciding("one", "a"), ("one", fault), deciding("one", "b"))
     assert type(failed) is ServiceError
     assert "a fault of ours" not in str(failed)
     assert "a fault of ours" in caplog.text
     assert (first[0]["id"], second[0]["id"]) == ("a", "b")
-    assert served._engine.states["two"] is untouched
+    assert served._ledger.state("two") is untouched
     described = served.submit("one", lambda turn: turn.describe("one")).result()
     assert described["events"] == 1 + 10 + 2, "nothing of the half that was done"
 
@@ -125,7 +124,7 @@ def test_a_damaged_log_is_named_and_others_are_served(address, declaration, dama
             first.submit(id_, lambda turn, id_=id_: turn.add_arm(id_, "fourth")).result()
             decide(first, id_, "last")
         if not kept:
-            monkeypatch.setattr(first, "_keep_all", lambda: None)
+            monkeypatch.setattr(first, "_write_snapshots", lambda: None)
     sql, named = DAMAGES[damage]
     change(address, sql)
     with closing(Writer(open_store(address))) as second:
@@ -138,9 +137,9 @@ def test_a_damaged_log_is_named_and_others_are_served(address, declaration, dama
 
 
 def test_a_damaged_log_is_not_read_again_for_every_request(address, declaration, served, monkeypatch):
-    served.submit("two", lambda turn: turn.snapshot("two")).result()
+    served.submit("two", lambda turn: turn.transaction.write_snapshot("two")).result()
     change(address, "UPDATE events SET body = '!' WHERE experiment = 'two' AND seq = 1")
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
     folds = []
     monkeypatch.setattr(readers, "read_to_head", lambda *given: folds.append(given) or replay.read_to_head(*given))
     for _ in range(3):
@@ -194,7 +193,7 @@ def slow(monkeypatch):
 
 
 def test_a_log_that_takes_long_to_read_keeps_nobody_else_waiting(served, slow):
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
     waiting = [served.submit(*deciding("two", f"w{i}")) for i in range(5)]
     for i in range(20):
         assert decide(served, "one", f"n{i}")[0]["id"] == f"n{i}"
@@ -210,7 +209,7 @@ def test_a_log_that_takes_long_to_read_keeps_nobody_else_waiting(served, slow):
 
 
 def test_who_waits_for_a_log_is_told_when_the_service_ends(served, slow):
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
     waiting = served.submit(*deciding("two", "w"))
     decide(served, "one", "n")  # by then the other one is put off
     served.close()
@@ -225,7 +224,7 @@ def away(*_):
 
 
 def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
 
     monkeypatch.setattr(readers, "read_to_head", away)
     with pytest.raises(UnavailableError, match="away"):
@@ -236,12 +235,12 @@ def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
 
 def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypatch):
     for _ in range(5):
-        served._engine.forget(["two"])
+        served._ledger.forget(["two"])
         with monkeypatch.context() as patched:
             patched.setattr(readers, "read_to_head", away)
             with pytest.raises(UnavailableError, match="away"):
                 decide(served, "two", "a")
-    monkeypatch.setattr(engine, "rebuild", None)
+    monkeypatch.setattr(transaction, "rebuild", None)
     assert decide(served, "two", "a")[0]["id"] == "a"
 
 
@@ -250,7 +249,7 @@ def test_many_logs_are_read_by_few_threads(served, declaration, slow):
     for id_ in ids:
         experiment = Experiment.from_dict({**declaration, "id": id_})
         served.submit(id_, lambda turn, experiment=experiment: turn.create(experiment)).result()
-    served._engine.forget(ids)
+    served._ledger.forget(ids)
     waiting = [served.submit(*deciding(id_, "a")) for id_ in ids]
     decide(served, "one", "n")
     assert sum(thread.name == "conebandit-reader" for thread in threading.enumerate()) == readers.THREADS
@@ -260,7 +259,7 @@ def test_many_logs_are_read_by_few_threads(served, declaration, slow):
 
 def test_who_has_waited_comes_first(served, slow):
     """A value that was reported later is the one that counts."""
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
 
     def report(value):
         told = [{"id": "d1", "values": {"revenue": value}}]
@@ -283,7 +282,7 @@ def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplo
     def fault(turn):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(served._revisions, "look_after", fault)
+    monkeypatch.setattr(served._revisions, "update", fault)
     answers = in_one_turn(served, deciding("one", "a"), deciding("two", "b"))
     assert [answer[0]["id"] for answer in answers] == ["a", "b"]
     for id_ in ("one", "two"):  # these turns come after all that followed on that one
@@ -293,16 +292,17 @@ def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplo
 
 def test_a_store_that_is_away_costs_only_what_was_not_written(served, monkeypatch):
     """States that were only looked at stay in memory."""
-    before = dict(served._engine.states)
+    before = served._ledger.state("two")
 
     answers = in_one_turn(served, deciding("one", "a"), ("two", lambda turn: turn.describe("two")), ("two", away))
     assert all(isinstance(answer, UnavailableError) for answer in answers)
-    assert served._engine.states == {"two": before["two"]}
+    assert served._ledger.experiments() == ["two"]
+    assert served._ledger.state("two") is before
     assert decide(served, "one", "a")[0]["id"] == "a"
 
 
 def test_a_fault_while_a_log_is_read(served, monkeypatch, caplog):
-    served._engine.forget(["two"])
+    served._ledger.forget(["two"])
 
     def fault(*_):
         raise RuntimeError("a fault of ours")

@@ -7,7 +7,8 @@ import shutil
 import pytest
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, CorruptionError, ServiceError
 from conebandit.service.export import export
 from conebandit.service.log.restore import restore
@@ -20,14 +21,13 @@ from conebandit.service.stores.records import from_lines
 def database(tmp_path, declaration):
     path = tmp_path / "log.db"
     store = open_store(str(path))
-    with store.write() as session:
-        turn = Turn(Engine(), session, 0)
+    with Ledger().transaction(store, now=0) as transaction:
+        turn = Turn(transaction)
         turn.create(Experiment.from_dict(declaration))
         for i in range(30):
             turn.decide("checkout", [{"id": f"d{i}", "context": {"age": i, "device": "phone"}}])
             turn.report("checkout", [{"id": f"d{i}", "values": {"revenue": i / 7}}])
-        turn.snapshot("checkout")
-        turn.finish()
+        transaction.write_snapshot("checkout")
     store.close()
     return path
 

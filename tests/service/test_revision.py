@@ -10,7 +10,7 @@ import conebandit as cb
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine import revisions as revision
 from conebandit.service.engine import writer
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.writer import Writer
 from conebandit.service.log import windows
 from conebandit.service.log.replay import fold_page, start
@@ -201,7 +201,7 @@ def test_processes_that_share_a_database_go_on_from_the_same_state(postgres, dec
     assert not two.describe()["revising"]
     assert two.digest() == one.digest()
     with two.writer.store.read() as session:
-        assert [two.writer._engine.states["checkout"].last_snapshot] == session.snapshots("checkout"), "not folded anew"
+        assert [two.writer._ledger.state("checkout").last_snapshot] == session.snapshots("checkout"), "not folded anew"
     assert two.verify().agrees
     for service in (one, two):
         service.writer.close()
@@ -253,18 +253,18 @@ def test_short_logs_are_folded_anew_at_once(service):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
-    """Two engines that take turns; revisions begin and end at any moment, overlap, and are sometimes of no use."""
+    """Two ledgers that take turns; revisions begin and end at any moment, overlap, and are sometimes of no use."""
     rng = random.Random(seed)
     monkeypatch.setattr(windows, "AHEAD", 3)
     run = Driver(store)
-    run.engine = Engine(NEVER)
+    run.ledger = Ledger(NEVER)
     run.create(declaration)
-    engines, ids, begun = [run.engine, Engine(NEVER)], [], []
+    ledgers, ids, begun = [run.ledger, Ledger(NEVER)], [], []
     for step in range(160):
-        run.engine = rng.choice(engines)
+        run.ledger = rng.choice(ledgers)
         run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
         what = rng.random()
-        state = run.engine.states.get("checkout")
+        state = run.state
         if what < 0.4 or not ids:
             run.ask_at_random(rng, ids, step)
         elif what < 0.76:
@@ -279,7 +279,7 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
             revise(run, begun.pop(rng.randrange(len(begun))))
             assert_same(run.policy(), plain_fold(run.events))
         elif what < 0.94:
-            run.snapshot()
+            run.write_snapshot()
         elif what < 0.96:
             run.set_mode(rng.choice(["live", "live", "shadow", "off"]))
         elif what < 0.98:
@@ -288,8 +288,8 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
             run.retire_arm(rng.choice(["new", "bold"]))
     plain, digests = plain_fold(run.events), []
     assert [e.kind for e in run.events].count("revised") > 1
-    for engine in [*engines, Engine(NEVER)]:
-        run.engine = engine
+    for ledger in [*ledgers, Ledger(NEVER)]:
+        run.ledger = ledger
         assert_same(run.policy(), plain)
         digests.append(run.digest())
     with store.read() as session:
@@ -301,7 +301,5 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
 
 
 def revise(run, revised):
-    with run.store.write() as session:
-        turn = Turn(run.engine, session, run.now)
-        turn.revise(revised)
-        turn.finish()
+    with run.transaction() as transaction:
+        transaction.revise(revised)

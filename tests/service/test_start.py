@@ -11,8 +11,9 @@ import pytest
 
 import conebandit as cb
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.engine import turn as engine
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine import transaction
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.http import server
@@ -138,18 +139,19 @@ def test_others_write_and_revise_meanwhile(address, declaration):
     with store.read() as session:
         head = session.head("checkout")
     assert 0 <= head.seq - state.head.seq <= NEAR
-    with store.write() as session:
-        memory = Engine()
-        memory.states["checkout"] = state
-        turn = Turn(memory, session, now=0)
-        assert turn.digest("checkout")["state"] == at_the_end(store)
+    ledger = Ledger()
+    ledger.put(state)
+    with ledger.transaction(store, now=0) as begun:
+        assert Turn(begun).digest("checkout")["state"] == at_the_end(store)
     store.close()
 
 
 def test_what_others_have_appended_meanwhile_is_read_without_a_lock(address, declaration, folds, monkeypatch):
     """A process that has slept for long is far behind; or what it knows has been revised."""
     fill(address, declaration)
-    monkeypatch.setattr(engine, "rebuild", None)  # under the lock, nothing is built from a snapshot or the first event
+    monkeypatch.setattr(
+        transaction, "rebuild", None
+    )  # under the lock, nothing is built from a snapshot or the first event
     writer, other = Writer(folds["watch"](open_store(address))), Writer(open_store(address))
 
     def twice():

@@ -125,14 +125,14 @@ def create_experiment(
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
-    from conebandit.service.engine.turn import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
+    from conebandit.service.engine.turn import Turn  # noqa: PLC0415
 
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
-    with _store(store, create=True) as opened, opened.write() as session:
-        turn = Turn(Engine(), session, time.time_ns() // 1_000_000)
-        turn.create(declared)
-        turn.finish()
+    now = time.time_ns() // 1_000_000
+    with _store(store, create=True) as opened, Ledger().transaction(opened, now) as transaction:
+        Turn(transaction).create(declared)
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
 
 
@@ -148,16 +148,18 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 @experiment.command("show")
 def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
-    from conebandit.service.engine.turn import Engine, Turn  # noqa: PLC0415
+    from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
+    from conebandit.service.engine.transaction import Transaction  # noqa: PLC0415
+    from conebandit.service.engine.turn import Turn  # noqa: PLC0415
     from conebandit.service.log.replay import read_to_head  # noqa: PLC0415
 
-    engine = Engine()
+    ledger = Ledger()
     with _store(store) as opened:
         state = read_to_head(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
         if state is not None:
-            engine.states[id_] = state
-        with opened.write() as session:
-            typer.echo(json.dumps(Turn(engine, session, 0).describe(id_), indent=2))
+            ledger.put(state)
+        with opened.write() as session:  # not finished: who looks on writes nothing
+            typer.echo(json.dumps(Turn(Transaction(ledger, session, now=0)).describe(id_), indent=2))
 
 
 @experiment.command("export")

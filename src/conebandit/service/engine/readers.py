@@ -1,4 +1,4 @@
-"""Reading long logs beside the turns, and without their locks: neither other experiments nor processes wait for it."""
+"""Reading long logs without their locks, beside the turns: neither other experiments nor processes wait for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FAULT = "something unexpected went wrong; nothing was changed."
 log = logging.getLogger("conebandit.service")
 
 
-class Read(NamedTuple):
+class LogRead(NamedTuple):
     """What came of reading a log: a state, nothing, or what went wrong before this head."""
 
     experiment: str
@@ -31,7 +31,7 @@ class Read(NamedTuple):
     head: Head | None
 
 
-class Readers:
+class LogReaders:
     """A few threads that read one log after the other.
 
     Parameters
@@ -42,7 +42,7 @@ class Readers:
         Called, by one of the threads, with what came of it.
     """
 
-    def __init__(self, store: Store, done: Callable[[Read], None]) -> None:
+    def __init__(self, store: Store, done: Callable[[LogRead], None]) -> None:
         self._store, self._done = store, done
         self._given_up = False
         self._wanted: queue.SimpleQueue[tuple[str, State | None] | None] = queue.SimpleQueue()
@@ -53,7 +53,7 @@ class Readers:
             thread.start()
 
     def read(self, experiment: str, state: State | None) -> None:
-        """Bring a state, or a new one, near the end of a log; it is ours until that is done."""
+        """Bring a state, or a new one, to the end of a log; it is ours until that is done."""
         self._wanted.put((experiment, state))
 
     def give_up(self) -> None:
@@ -72,17 +72,17 @@ class Readers:
         while (wanted := self._wanted.get()) is not None:
             self._done(self._read(*wanted))
 
-    def _read(self, experiment: str, state: State | None) -> Read:
+    def _read(self, experiment: str, state: State | None) -> LogRead:
         head = None
         try:
             with self._look() as session:
                 head = session.head(experiment)
-            return Read(experiment, read_to_head(self._look, experiment, state), head)
+            return LogRead(experiment, read_to_head(self._look, experiment, state), head)
         except RefusalError as error:
-            return Read(experiment, error, head)
+            return LogRead(experiment, error, head)
         except Exception:
             log.exception("the log of %s could not be read", experiment)
-            return Read(experiment, ServiceError(FAULT), head)
+            return LogRead(experiment, ServiceError(FAULT), head)
 
     def _look(self) -> AbstractContextManager[Session]:
         if self._given_up:

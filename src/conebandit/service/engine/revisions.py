@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from conebandit.experiment.errors import RefusalError
+from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.replay import NEAR, fold_page, start
 from conebandit.service.log.snapshots import to_parts
@@ -19,7 +20,7 @@ from conebandit.service.stores.base import Store
 AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
 LONGEST_PAUSE = 0.02  # seconds
 RETRY = 10.0  # seconds after a revision that came to nothing
-REPLAYED = 3000  # events a second, with pauses; after so long a process looks after what another one should have done
+REPLAYED = 3000  # events a second, with pauses; after so long a process does what another one should have done
 
 log = logging.getLogger("conebandit.service")
 
@@ -27,7 +28,7 @@ Submit = Callable[[str, Callable[[Turn], Any]], Future[Any]]
 
 
 class GivenUpError(Exception):
-    """A revision that is of no use any more."""
+    """A revision from which nothing is to be gained any more."""
 
 
 class Revision:
@@ -80,12 +81,13 @@ class Revision:
         with self._store.read() as session:
             state = start(session, self._id, self._view, self._before)
         self._catch_up(state)
-        snapshot = self._keep(state)
-        self._turn(lambda turn: self._go_on_from(state, snapshot, turn))
+        snapshot = self._write_snapshot(state)
+        self._turn(lambda turn: self._hand_over(state, snapshot, turn.transaction))
 
-    def _go_on_from(self, state: State, snapshot: int | None, turn: Turn) -> None:
-        if turn.revise(state, snapshot) and snapshot is None:
-            turn.snapshot(self._id)
+    def _hand_over(self, state: State, snapshot: int | None, transaction: Transaction) -> None:
+        """Let the service go on from our state."""
+        if transaction.revise(state, snapshot) and snapshot is None:
+            transaction.write_snapshot(self._id)
 
     def _catch_up(self, state: State) -> None:
         """Fold until the end of the log is near."""
@@ -102,22 +104,22 @@ class Revision:
             left = head.seq - state.head.seq
             time.sleep(min(time.perf_counter() - began, LONGEST_PAUSE))
 
-    def _keep(self, state: State) -> int | None:
+    def _write_snapshot(self, state: State) -> int | None:
         """Write a snapshot, which is completed by the turn that goes on from it; its position.
 
         None if somebody else has kept, or has begun to keep, a state at this position.
         """
         seq = state.head.seq
-        if not self._turn(lambda turn: turn.session.begin_snapshot(self._id, seq)):
+        if not self._turn(lambda turn: turn.transaction.session.begin_snapshot(self._id, seq)):
             return None
         for number, part in enumerate(to_parts(state)):  # as it is at the first of them
-            if not self._keep_part(seq, number, part):
+            if not self._write_part(seq, number, part):
                 return None
             self._catch_up(state)
         return seq
 
-    def _keep_part(self, seq: int, number: int, part: bytes) -> bool:
-        return bool(self._turn(lambda turn: turn.session.add_snapshot_part(self._id, seq, number, part)))
+    def _write_part(self, seq: int, number: int, part: bytes) -> bool:
+        return bool(self._turn(lambda turn: turn.transaction.session.add_snapshot_part(self._id, seq, number, part)))
 
     def _turn(self, work: Callable[[Turn], Any]) -> Any:
         return self._submit(self._id, work).result()
@@ -139,12 +141,13 @@ class Revisions:
         self._running: dict[str, Revision] = {}
         self._not_before: dict[str, float] = {}
 
-    def look_after(self, turn: Turn) -> None:
-        """Begin what a turn has made necessary, and end what is not necessary any more."""
+    def update(self, transaction: Transaction) -> None:
+        """Begin what a transaction has made necessary, and end what is not necessary any more."""
         with self._lock:
-            for id_, state in turn.states().items():
+            for state in transaction.states():
+                id_ = state.experiment.id
                 running = self._still_running(id_)
-                if id_ in turn.learned_of:
+                if id_ in transaction.corrected_by_others:
                     self._not_before[id_] = time.monotonic() + RETRY + state.head.seq / REPLAYED
                 if running is not None and state.corrected_from is None:
                     running.give_up()

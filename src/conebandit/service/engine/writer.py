@@ -12,16 +12,18 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from conebandit.experiment.errors import RefusalError
-from conebandit.service.engine.readers import CLOSING, FAULT, Read, Readers
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.revisions import Revisions
-from conebandit.service.engine.turn import Engine, Turn
+from conebandit.service.engine.transaction import Transaction
+from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 
 MAX_IN_A_TURN = 256
 MAX_REPLAYED = 250  # events that a turn may fold: 20 ms
-MAX_TRIES = 3  # to come near the head of a log without its lock, while others append much
+MAX_TRIES = 3  # to read a log to its head without its lock, while others append much
 MAX_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
@@ -72,10 +74,10 @@ class Writer:
         self.events_written = 0
         self.turns = 0
         self._clock, self._tidy_up = clock, tidy_up
-        self._engine = Engine(MAX_REPLAYED)
-        self._queue: queue.SimpleQueue[_Request | Read | None] = queue.SimpleQueue()
+        self._ledger = Ledger(MAX_REPLAYED)
+        self._queue: queue.SimpleQueue[_Request | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
-        self._readers = Readers(store, self._queue.put)
+        self._readers = LogReaders(store, self._queue.put)
         self._parked: dict[str, list[_Request]] = {}  # requests on logs that are being read
         self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
@@ -125,16 +127,15 @@ class Writer:
         self._readers.close()
         if snapshots:
             try:
-                self._keep_all()
+                self._write_snapshots()
             except (RefusalError, OSError) as error:
                 log.warning("no snapshots were kept: %s", error)
         self.store.close()
 
-    def _keep_all(self) -> None:
-        for experiment in sorted(self._engine.states):
+    def _write_snapshots(self) -> None:
+        for experiment in self._ledger.experiments():
             with self.store.write() as session:
-                turn = Turn(self._engine, session, self._clock())
-                turn.snapshot(experiment)
+                Transaction(self._ledger, session, self._clock()).write_snapshot(experiment)
 
     # ---- the thread -----------------------------------------------------------------------------------------------
 
@@ -157,12 +158,12 @@ class Writer:
                 parked = [id(request.answer) for requests in self._parked.values() for request in requests]
                 _refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
 
-    def _wanted(self, messages: list[_Request | Read | None]) -> list[_Request]:
+    def _wanted(self, messages: list[_Request | LogRead | None]) -> list[_Request]:
         """The requests that may be carried out now; first those that have waited for a log."""
         wanted: list[_Request] = []
         for message in messages:
-            if isinstance(message, Read):
-                wanted += self._go_on_from(message)
+            if isinstance(message, LogRead):
+                wanted += self._resume(message)
         for message in messages:
             if isinstance(message, _Request) and message.answer.set_running_or_notify_cancel():
                 wanted.append(message)
@@ -175,7 +176,7 @@ class Writer:
         if not requests:
             return
         try:
-            turn, answers, behind = self._commit(requests)
+            transaction, answers, behind = self._commit(requests)
         except RefusalError as error:
             _refuse(requests, error)
         except Exception:
@@ -186,30 +187,24 @@ class Writer:
             else:
                 _refuse(requests, ServiceError(FAULT))
         else:
-            self._committed(turn, answers)
+            self._committed(transaction, answers)
             for id_ in behind:
-                self._put_off(id_, [request for request in requests if request.experiment == id_])
+                self._park(id_, [request for request in requests if request.experiment == id_])
 
-    def _commit(self, requests: list[_Request]) -> tuple[Turn, list[tuple[_Request, Any]], list[str]]:
+    def _commit(self, requests: list[_Request]) -> tuple[Transaction, list[tuple[_Request, Any]], list[str]]:
         """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
-        turn = None
-        try:
-            with self.store.write() as session:
-                turn = Turn(self._engine, session, self._clock())
-                experiments = dict.fromkeys(request.experiment for request in requests)
-                behind = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES and not turn.meet(id_)]
-                answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
-                turn.finish()
-        except BaseException:
-            if turn is not None:
-                self._engine.forget(turn.changed)  # what was folded was not written
-            raise
-        return turn, answers, behind
+        with self._ledger.transaction(self.store, self._clock()) as transaction:
+            turn = Turn(transaction)
+            experiments = dict.fromkeys(request.experiment for request in requests)
+            may_wait = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES]
+            behind = [id_ for id_ in may_wait if not transaction.catch_up(id_)]
+            answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
+        return transaction, answers, behind
 
-    def _committed(self, turn: Turn, answers: list[tuple[_Request, Any]]) -> None:
+    def _committed(self, transaction: Transaction, answers: list[tuple[_Request, Any]]) -> None:
         """What follows on a commit; whatever fails here, the answers stand."""
         self.turns += 1
-        self.events_written += turn.events_taken
+        self.events_written += transaction.n_events
         for request, answer in answers:
             self._tries.pop(request.experiment, None)
             if isinstance(answer, Exception):
@@ -217,7 +212,7 @@ class Writer:
             else:
                 request.answer.set_result(answer)
         try:
-            self._revisions.look_after(turn)
+            self._revisions.update(transaction)
             if self.turns.bit_count() == 1:
                 self._tidy_up()
         except Exception:
@@ -225,21 +220,21 @@ class Writer:
 
     # ---- logs that must be read first -----------------------------------------------------------------------------
 
-    def _put_off(self, id_: str, requests: list[_Request]) -> None:
+    def _park(self, id_: str, requests: list[_Request]) -> None:
         """Have a log read; until then its requests wait."""
         self._parked[id_] = requests
         self._tries[id_] = self._tries.get(id_, 0) + 1
-        self._readers.read(id_, self._engine.states.pop(id_, None))
+        self._readers.read(id_, self._ledger.lend(id_))
 
-    def _go_on_from(self, read: Read) -> list[_Request]:
+    def _resume(self, read: LogRead) -> list[_Request]:
         """Use what was read; the requests that have waited for it."""
         waiting = self._parked.pop(read.experiment)
         if isinstance(read.found, State):
-            self._engine.states[read.experiment] = read.found
+            self._ledger.put(read.found)
             return waiting
         self._tries.pop(read.experiment, None)
         if isinstance(read.found, CorruptionError) and read.head is not None:
-            self._engine.damaged[read.experiment] = read.head, str(read.found)
+            self._ledger.note_damage(read.experiment, read.head, str(read.found))
         elif read.found is not None:
             _refuse(waiting, read.found)
             return []

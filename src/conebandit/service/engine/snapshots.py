@@ -1,0 +1,69 @@
+"""Which states are kept as snapshots, and when: so that a start need not read whole logs."""
+
+from __future__ import annotations
+
+from conebandit.service.log.snapshots import SnapshotInProgress, to_parts
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Session
+
+SNAPSHOT_EVERY = 10_000  # events, at least
+SNAPSHOT_GROWTH = 1.25  # and by this factor, so that the work for all snapshots stays proportional to the log
+SNAPSHOTS_KEPT = 3
+
+
+class Snapshots:
+    """The snapshots that are being written, at most one for each experiment, and the rules for all others."""
+
+    def __init__(self) -> None:
+        self._in_progress: dict[str, SnapshotInProgress] = {}
+
+    def in_progress(self, experiment_id: str) -> SnapshotInProgress | None:
+        """The one that is being written."""
+        return self._in_progress.get(experiment_id)
+
+    def abandon(self, experiment_id: str) -> None:
+        """Write no more parts of the one that was begun; what is in the store is somebody's to complete or to drop."""
+        self._in_progress.pop(experiment_id, None)
+
+    def has_work(self, state: State) -> bool:
+        """Whether a snapshot is being written, or is due."""
+        due = max(SNAPSHOT_GROWTH * state.last_snapshot, state.last_snapshot + SNAPSHOT_EVERY)
+        return state.experiment.id in self._in_progress or state.head.seq >= due
+
+    def write_part(self, session: Session, state: State) -> None:
+        """Write a part of the snapshot that was begun; if there is none, begin one."""
+        experiment_id, seq = state.experiment.id, state.head.seq
+        begun = self._in_progress.get(experiment_id)
+        if begun is None:
+            if session.begin_snapshot(experiment_id, seq):
+                state.last_snapshot = seq
+                self._in_progress[experiment_id] = SnapshotInProgress(state)
+        elif begun.write_part(session):
+            del self._in_progress[experiment_id]
+            _drop_old(session, experiment_id)
+
+    def write_now(self, session: Session, state: State) -> None:
+        """Write a whole snapshot at once."""
+        experiment_id, seq = state.experiment.id, state.head.seq
+        if _can_be_replaced(session, state):
+            session.drop_snapshots(experiment_id, seq, seq)
+            self.abandon(experiment_id)
+        if session.save_snapshot(experiment_id, seq, to_parts(state)):
+            state.last_snapshot = seq
+            _drop_old(session, experiment_id)
+
+
+def _can_be_replaced(session: Session, state: State) -> bool:
+    """Whether a snapshot at the head, if there is one, can make way for ours."""
+    if state.head.seq in session.snapshots(state.experiment.id):
+        return state.last_snapshot != state.head.seq  # we could not use it: another version's, most likely
+    # Nobody may be left to complete it; if somebody is, he notices. One that a revision has begun must stay, since it
+    # will be taken for a state with the new view.
+    return state.corrected_from is None
+
+
+def _drop_old(session: Session, experiment_id: str) -> None:
+    """Drop those before the latest few, and those that nobody completed."""
+    kept = session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
+    if kept:
+        session.drop_snapshots(experiment_id, 0, kept[-1] - 1)

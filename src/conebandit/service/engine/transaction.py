@@ -1,0 +1,199 @@
+"""One transaction on the ledger: logs are locked and caught up with, events are folded at once and written together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.events import Decided, Entry, Event, Revised, read, read_as, seal_event
+from conebandit.service.log.replay import follow, rebuild, start
+from conebandit.service.log.reports import Reports
+from conebandit.service.log.state import State
+from conebandit.service.stores.base import Session
+from conebandit.service.stores.records import Head, Record
+
+if TYPE_CHECKING:
+    from conebandit.service.engine.ledger import Ledger
+
+
+class Transaction:
+    """What happens to some logs until a commit. If anything goes wrong, the ledger must forget what was ``changed``.
+
+    Parameters
+    ----------
+    ledger
+        Holds the states.
+    session
+        A session of the store that writes.
+    now
+        Milliseconds since 1970.
+
+    Attributes
+    ----------
+    n_events
+        How many events were appended.
+    changed
+        Experiments whose states are ahead of the store until the commit.
+    corrected_by_others
+        Experiments in whose logs other processes have put corrections that do not count yet.
+    """
+
+    def __init__(self, ledger: Ledger, session: Session, now: int) -> None:
+        self._ledger = ledger
+        self.session = session
+        self._now = now
+        self.n_events = 0
+        self.changed: set[str] = set()
+        self.corrected_by_others: set[str] = set()
+        self._at_head: set[str] = set()  # experiments whose log is locked and whose state is at its head
+        self._unwritten: dict[str, tuple[list[Record], set[str | None]]] = {}  # with the decisions they are about
+
+    # ---- catching up --------------------------------------------------------------------------------------------
+
+    def state(self, experiment_id: str) -> State:
+        """The state at the head of a log, which is locked until the transaction ends."""
+        if experiment_id not in self._at_head:
+            head = self.session.existing_head(experiment_id, lock=True)
+            if damage := self._ledger.damage(experiment_id, head):
+                raise CorruptionError(damage)
+            if not self._follow(experiment_id, head):
+                self._ledger.put(rebuild(self.session, experiment_id, head))
+                self._at_head.add(experiment_id)
+        return self._in_memory(experiment_id)
+
+    def catch_up(self, experiment_id: str) -> bool:
+        """Lock a log and fold what others have appended; False if that is too much to be done under the lock."""
+        head = self.session.head(experiment_id, lock=True)
+        if head is None or self._ledger.damage(experiment_id, head):
+            return True  # whoever asks for the state will be told
+        try:
+            return self._follow(experiment_id, head, self._ledger.max_replayed)
+        except CorruptionError:
+            return False
+
+    def states(self) -> list[State]:
+        """The states of all experiments that were asked for."""
+        return [self._in_memory(experiment_id) for experiment_id in self._at_head]
+
+    def _in_memory(self, experiment_id: str) -> State:
+        state = self._ledger.state(experiment_id)
+        assert state is not None  # it was asked for in this transaction
+        return state
+
+    def _follow(self, experiment_id: str, head: Head, most: int | None = None) -> bool:
+        """Bring the state in memory to the head of the log; False if there is none, or none that can go on so far."""
+        state = self._ledger.lend(experiment_id)  # gone for good if something is wrong with the log
+        if state is None or state.head.seq > head.seq:
+            return False
+        if most is None or head.seq - state.head.seq <= most:
+            was_corrected = state.corrected_from is not None
+            follow(self.session, state, head)
+            if state.corrected_from is not None and not was_corrected:
+                self.corrected_by_others.add(experiment_id)
+        self._ledger.put(state)
+        there = state.head.seq == head.seq and not state.stale
+        if there:
+            self._at_head.add(experiment_id)
+        return there
+
+    # ---- appending ----------------------------------------------------------------------------------------------
+
+    def begin(self, state: State) -> bool:
+        """Begin a log with a state at its beginning; False if there is one already."""
+        if not self.session.create(state.experiment.id):
+            return False
+        self._ledger.put(state)
+        self._at_head.add(state.experiment.id)
+        return True
+
+    def time(self, state: State) -> int:
+        """The time of the next event: now, unless the log is ahead of this clock; times in a log never decrease."""
+        return max(self._now, state.at)
+
+    def append(self, state: State, event: Event, reports: Reports | None = None) -> None:
+        """Fold an event, to be written later; a report is added to those on its decision."""
+        record = seal_event(state.head, event)
+        entry = Entry(record.head, event)
+        if reports is not None:
+            reports.add(entry)
+        self.changed.add(state.experiment.id)
+        state.fold(entry, self.session, reports)
+        self.n_events += 1
+        records, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
+        records.append(record)
+        ids.add(record.decision)
+
+    def close_windows(self, state: State) -> None:
+        """Count the defaults of windows that have closed by now, before the next event does so."""
+        self.changed.add(state.experiment.id)
+        state.close_windows(self.time(state), state.head.seq + 1, self.session)
+
+    def decided(self, experiment_id: str, ids: Sequence[str]) -> dict[str, Decided]:
+        """Those of some decisions that have been made, by id."""
+        self._write(experiment_id, ids)
+        records = self.session.of_decisions(experiment_id, Decided.kind, ids)
+        return {id_: read_as(Decided, record) for id_, record in records.items()}
+
+    def reports(self, state: State, ids: Sequence[str]) -> dict[str, Reports]:
+        """The reports on some decisions, by id; left out: decisions that were never made."""
+        self._write(state.experiment.id, ids)
+        histories = self.session.histories(state.experiment.id, ids, state.head.seq)
+        return {id_: Reports(state.experiment, list(map(read, history))) for id_, history in histories.items()}
+
+    def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
+        """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
+        records, ids = self._unwritten.get(experiment_id, ([], set()))
+        if records and (about is None or not ids.isdisjoint(about)):
+            self.session.append(experiment_id, records)
+            del self._unwritten[experiment_id]
+
+    def finish(self) -> None:
+        """Write what is not written yet, and a part of a snapshot where one is due; then the session may commit."""
+        for experiment_id in self._at_head:
+            self._revise_if_short(experiment_id)
+            self._write(experiment_id)
+            state = self._in_memory(experiment_id)
+            if self._ledger.snapshots.has_work(state):
+                self.changed.add(experiment_id)
+                self._ledger.snapshots.write_part(self.session, state)
+
+    # ---- revisions and snapshots --------------------------------------------------------------------------------
+
+    def _revise_if_short(self, experiment_id: str) -> None:
+        """Fold a short log anew at once: nobody waits for long."""
+        state, most = self._in_memory(experiment_id), self._ledger.max_replayed
+        if state.corrected_from is not None and (most is None or state.head.seq <= most):
+            self._write(experiment_id)
+            self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.corrected_from))
+
+    def revise(self, revised: State, snapshot: int | None = None) -> bool:
+        """Go on from a state with a later view, and say so in the log; False if there is nothing to gain from it.
+
+        Parameters
+        ----------
+        revised
+            A state of this experiment; what it has not folded yet is folded here.
+        snapshot
+            Position of a snapshot of it that is in the store, but not said to be complete yet. Other processes go on
+            from there.
+        """
+        experiment_id = revised.experiment.id
+        state = self.state(experiment_id)
+        if state.corrected_from is None or revised.view <= state.view or revised.head.seq > state.head.seq:
+            return False
+        self._write(experiment_id)
+        follow(self.session, revised, state.head)
+        self.session.drop_snapshots(experiment_id, state.corrected_from, but=snapshot)  # the others are untrue now
+        if snapshot is not None:
+            self.session.complete_snapshot(experiment_id, snapshot)
+            revised.last_snapshot = snapshot
+        self._ledger.put(revised)
+        self.append(revised, Revised(self.time(revised), revised.view))
+        return True
+
+    def write_snapshot(self, experiment_id: str) -> None:
+        """Keep the state at once, so that a start need not read the whole log."""
+        state = self.state(experiment_id)
+        self._write(experiment_id)
+        self._ledger.snapshots.write_now(self.session, state)
