@@ -53,5 +53,5 @@ def _batch(writer: Writer, rng: np.random.Generator) -> None:
     asked = [{"context": {"age": a, "load": b}} for a, b in rng.random((BATCH, 2)).tolist()]
     made = writer.submit("bench", lambda turn: turn.decide("bench", asked)).result()
     values = [{"revenue": a, "latency": b} for a, b in rng.random((BATCH, 2)).tolist()]
-    reports = [{"id": m["id"], "values": v} for m, v in zip(made, values, strict=True)]
+    reports = [{"id": m.id, "values": v} for m, v in zip(made, values, strict=True)]
     writer.submit("bench", lambda turn: turn.report("bench", reports)).result()

@@ -5,9 +5,17 @@ import numpy as np
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
+from conebandit.service.replies import Reply
 
 HOUR = 3_600_000  # milliseconds
 PHONE = {"age": 30, "device": "phone"}
+
+
+def as_dict(answer):
+    """Replies as they are sent; anything else as it is."""
+    if isinstance(answer, list):
+        return [as_dict(one) for one in answer]
+    return answer.to_dict() if isinstance(answer, Reply) else answer
 
 
 class Driver:
@@ -22,7 +30,7 @@ class Driver:
     def __getattr__(self, name):
         def call(*args):
             with self.transaction() as transaction:
-                return getattr(Turn(transaction), name)(self.id, *args)
+                return as_dict(getattr(Turn(transaction), name)(self.id, *args))
 
         return call
 

@@ -451,7 +451,7 @@ def test_the_schema_has_examples(sqlite_client):
         operation = schema["paths"][f"/experiments/{{experiment}}/{what}"]["post"]
         forms = operation["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
         assert [form["$ref"].rpartition("/")[2] for form in forms] == [one, many]
-    for form in ("DecisionRequest", "DecisionReply", "Outcome", "OutcomeReply", "ModeChange"):
+    for form in ("DecisionRequest", "Assignment", "Outcome", "Receipt", "ModeChange"):
         assert "examples" in json.dumps(schema["components"]["schemas"][form]), form
 
 

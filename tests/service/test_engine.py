@@ -20,6 +20,7 @@ from conebandit.service.log import windows
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.snapshots import from_parts, to_parts
 from conebandit.service.log.verify import verify
+from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
@@ -275,7 +276,7 @@ def test_verify_notices_a_service_that_decided_from_another_state(run, store):
     with store.read() as session:
         report = verify(session, "checkout")
         served = run.digest()
-        asked = verify(session, "checkout", served)
+        asked = verify(session, "checkout", StateDigest.from_dict(served))
     assert report.problems
     assert report.problems[0].startswith("decision at event ")
     assert f"the service has state {served['state']}" in asked.problems[0]

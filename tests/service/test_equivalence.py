@@ -11,6 +11,7 @@ from conebandit.service.client import ClientError
 from conebandit.service.http.server import serving
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.verify import verify
+from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import Record
 from tests.service.driver import assert_same
@@ -50,7 +51,7 @@ def folded_anew(address, served):
     with store.read() as session:
         events = session.events("checkout", limit=10**6)
         state = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
-        report = verify(session, "checkout", served, every=True)
+        report = verify(session, "checkout", StateDigest.from_dict(served), every=True)
     store.close()
     return events, state, report
 

@@ -64,7 +64,7 @@ def test_a_context_that_is_no_context_fails_alone(served, age):
     twice = deciding("one", "new", "new", context={**PHONE, "age": age})
     answers = in_one_turn(served, deciding("two", "a"), bad, deciding("one", "b"), twice, deciding("two", "c"))
     assert [isinstance(answer, InvalidError) for answer in answers] == [False, True, False, True, False]
-    assert [answers[i][0]["id"] for i in (0, 2, 4)] == ["a", "b", "c"]
+    assert [answers[i][0].id for i in (0, 2, 4)] == ["a", "b", "c"]
 
 
 def test_what_nobody_expects_fails_alone(served, caplog):
@@ -77,10 +77,10 @@ def test_what_nobody_expects_fails_alone(served, caplog):
     assert type(failed) is ServiceError
     assert "a fault of ours" not in str(failed)
     assert "a fault of ours" in caplog.text
-    assert (first[0]["id"], second[0]["id"]) == ("a", "b")
+    assert (first[0].id, second[0].id) == ("a", "b")
     assert served._ledger.state("two") is untouched
     described = served.submit("one", lambda turn: turn.describe("one")).result()
-    assert described["events"] == 1 + 10 + 2, "nothing of the half that was done"
+    assert described.events == 1 + 10 + 2, "nothing of the half that was done"
 
 
 def test_contexts_that_say_the_same_are_the_same(served, declaration):
@@ -129,7 +129,7 @@ def test_a_damaged_log_is_named_and_others_are_served(address, declaration, dama
     change(address, sql)
     with closing(Writer(open_store(address))) as second:
         bad, good = in_one_turn(second, deciding("two", "new"), deciding("one", "new"))
-        assert good[0]["id"] == "new"
+        assert good[0].id == "new"
         assert isinstance(bad, CorruptionError)
         assert named in str(bad)
         with second.store.read() as session, pytest.raises(CorruptionError):
@@ -157,7 +157,7 @@ def test_a_decision_that_was_changed_is_not_given_out(address, served):
     report = [{"id": "d3", "values": {"revenue": 1.0}}]
     with pytest.raises(CorruptionError, match="event 5 "):
         served.submit("two", lambda turn: turn.report("two", report)).result()
-    assert decide(served, "two", "d4")[0]["id"] == "d4"
+    assert decide(served, "two", "d4")[0].id == "d4"
 
 
 def test_without_room_for_temporary_files_the_log_is_enough(address, served, monkeypatch, caplog):
@@ -168,7 +168,7 @@ def test_without_room_for_temporary_files_the_log_is_enough(address, served, mon
 
     monkeypatch.setattr(tempfile, "TemporaryDirectory", full)
     again = Writer(open_store(address))
-    assert decide(again, "one", "d3")[0]["id"] == "d3"
+    assert decide(again, "one", "d3")[0].id == "d3"
     decide(again, "one", "new")
     again.close()
     assert "no snapshots were kept" in caplog.text
@@ -196,13 +196,13 @@ def test_a_log_that_takes_long_to_read_keeps_nobody_else_waiting(served, slow):
     served._ledger.forget(["two"])
     waiting = [served.submit(*deciding("two", f"w{i}")) for i in range(5)]
     for i in range(20):
-        assert decide(served, "one", f"n{i}")[0]["id"] == f"n{i}"
+        assert decide(served, "one", f"n{i}")[0].id == f"n{i}"
     waiting += [served.submit(*deciding("two", f"w{i}")) for i in range(5, 8)]
-    assert decide(served, "one", "n20")[0]["id"] == "n20"
+    assert decide(served, "one", "n20")[0].id == "n20"
     assert not any(future.done() for future in waiting)
     assert served.waiting == len(waiting)
     slow.set()
-    assert [future.result(timeout=60)[0]["id"] for future in waiting] == [f"w{i}" for i in range(8)]
+    assert [future.result(timeout=60)[0].id for future in waiting] == [f"w{i}" for i in range(8)]
     with served.store.read() as session:
         events = session.events("two", after=11)
     assert [event.decision for event in events] == [f"w{i}" for i in range(8)], "in the order in which they came"
@@ -230,7 +230,7 @@ def test_a_store_that_is_away_while_a_log_is_read(served, monkeypatch):
     with pytest.raises(UnavailableError, match="away"):
         decide(served, "two", "a")
     monkeypatch.undo()
-    assert decide(served, "two", "a")[0]["id"] == "a"
+    assert decide(served, "two", "a")[0].id == "a"
 
 
 def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypatch):
@@ -241,7 +241,7 @@ def test_reads_that_failed_are_no_reason_to_read_under_the_lock(served, monkeypa
             with pytest.raises(UnavailableError, match="away"):
                 decide(served, "two", "a")
     monkeypatch.setattr(transaction, "rebuild", None)
-    assert decide(served, "two", "a")[0]["id"] == "a"
+    assert decide(served, "two", "a")[0].id == "a"
 
 
 def test_many_logs_are_read_by_few_threads(served, declaration, slow):
@@ -254,7 +254,7 @@ def test_many_logs_are_read_by_few_threads(served, declaration, slow):
     decide(served, "one", "n")
     assert sum(thread.name == "conebandit-reader" for thread in threading.enumerate()) == readers.THREADS
     slow.set()
-    assert [future.result(timeout=60)[0]["id"] for future in waiting] == ["a"] * 20
+    assert [future.result(timeout=60)[0].id for future in waiting] == ["a"] * 20
 
 
 def test_who_has_waited_comes_first(served, slow):
@@ -274,8 +274,8 @@ def test_who_has_waited_comes_first(served, slow):
     while served._queue.qsize() < 2:
         pass
     go.set()
-    assert first.result(timeout=60)[0]["recorded"] == ["revenue"]
-    assert second.result(timeout=60)[0]["corrected"] == ["revenue"]
+    assert first.result(timeout=60)[0].recorded == ("revenue",)
+    assert second.result(timeout=60)[0].corrected == ("revenue",)
 
 
 def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplog):
@@ -284,9 +284,9 @@ def test_what_fails_after_a_commit_takes_nothing_back(served, monkeypatch, caplo
 
     monkeypatch.setattr(served._revisions, "update", fault)
     answers = in_one_turn(served, deciding("one", "a"), deciding("two", "b"))
-    assert [answer[0]["id"] for answer in answers] == ["a", "b"]
+    assert [answer[0].id for answer in answers] == ["a", "b"]
     for id_ in ("one", "two"):  # these turns come after all that followed on that one
-        assert served.submit(id_, lambda turn, id_=id_: turn.describe(id_)).result()["events"] == 12
+        assert served.submit(id_, lambda turn, id_=id_: turn.describe(id_)).result().events == 12
     assert "failed after a commit" in caplog.text
 
 
@@ -298,7 +298,7 @@ def test_a_store_that_is_away_costs_only_what_was_not_written(served, monkeypatc
     assert all(isinstance(answer, UnavailableError) for answer in answers)
     assert served._ledger.experiments() == ["two"]
     assert served._ledger.state("two") is before
-    assert decide(served, "one", "a")[0]["id"] == "a"
+    assert decide(served, "one", "a")[0].id == "a"
 
 
 def test_a_fault_while_a_log_is_read(served, monkeypatch, caplog):
@@ -312,4 +312,4 @@ def test_a_fault_while_a_log_is_read(served, monkeypatch, caplog):
         decide(served, "two", "a")
     assert "could not be read" in caplog.text
     monkeypatch.undo()
-    assert decide(served, "two", "a")[0]["id"] == "a"
+    assert decide(served, "two", "a")[0].id == "a"

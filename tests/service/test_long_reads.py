@@ -53,7 +53,7 @@ def test_the_shift_of_one_experiment_does_not_wait_for_another(begun, declaratio
         asker = threading.Thread(target=lambda: answers.append(watch.report("other")), daemon=True)
         asker.start()
         asker.join(10)
-        assert [answer["contexts"] for answer in answers] == [0]
+        assert [answer.contexts for answer in answers] == [0]
     store.close()
 
 

@@ -15,8 +15,9 @@ from conebandit.service.engine.writer import Writer
 from conebandit.service.log import windows
 from conebandit.service.log.replay import fold_page, start
 from conebandit.service.log.verify import verify
+from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
-from tests.service.driver import HOUR, PHONE, Driver, assert_same
+from tests.service.driver import HOUR, PHONE, Driver, as_dict, assert_same
 from tests.service.load import Process, wait_for_revisions
 from tests.service.plain_fold import plain_fold
 from tests.service.test_equivalence import folded_anew
@@ -44,9 +45,9 @@ class Service:
         self.writer = Writer(open_store(address))
 
     def __getattr__(self, name):
-        return lambda *args: self.writer.submit(
-            "checkout", lambda turn: getattr(turn, name)("checkout", *args)
-        ).result()
+        return lambda *args: as_dict(
+            self.writer.submit("checkout", lambda turn: getattr(turn, name)("checkout", *args)).result()
+        )
 
     def create(self, declaration):
         declared = Experiment.from_dict(declaration)
@@ -75,7 +76,7 @@ class Service:
 
     def verify(self):
         with self.writer.store.read() as session:
-            return verify(session, "checkout", self.digest(), every=True)
+            return verify(session, "checkout", StateDigest.from_dict(self.digest()), every=True)
 
 
 @pytest.fixture

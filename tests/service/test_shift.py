@@ -50,7 +50,7 @@ class Flaky:
 def test_no_context_is_seen_twice_after_an_error_of_the_database(make):
     run = make(1200)
     plain = ShiftWatch(run.store).report("checkout")
-    assert plain["contexts"] == 1200
+    assert plain.contexts == 1200
     failures = 0
     for n in range(1, 10):
         watch = ShiftWatch(Flaky(run.store, n))
@@ -93,14 +93,14 @@ def test_a_request_that_had_to_wait_does_not_start_over(make, monkeypatch):
     answers.append(watch.report("checkout"))
     gate.opened.set()
     slow.join()
-    assert [a["contexts"] for a in answers] == [600, 600]
+    assert [a.contexts for a in answers] == [600, 600]
     assert sum(fed) == 600
 
 
 @pytest.mark.parametrize("count", [200, 300, 700])
 def test_another_log_of_the_same_name_is_seen_from_its_beginning(make, count):
     watch = ShiftWatch(make(300).store)
-    assert watch.report("checkout")["contexts"] == 300
+    assert watch.report("checkout").contexts == 300
     other = make(count, device="desk").store
     watch._store = other
     assert watch.report("checkout") == ShiftWatch(other).report("checkout")

@@ -45,7 +45,7 @@ def correct(writer, decision, value):
     """Report it, and wait until it counts; the first report of a value does so at once."""
     told = [{"id": decision, "values": {"revenue": value}}]
     writer.submit("checkout", lambda turn: turn.report("checkout", told)).result()
-    while writer.submit("checkout", lambda turn: turn.describe("checkout")).result()["revising"]:
+    while writer.submit("checkout", lambda turn: turn.describe("checkout")).result().revising:
         pass
 
 
@@ -87,7 +87,7 @@ def test_a_long_log_is_read_without_a_lock(address, declaration, folds):
     writer = Writer(folds["watch"](open_store(address)))
     folds[True] = folds[False] = 0
     digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
-    assert (digest["events"], digest["state"]) == (LONG, at_the_end(writer.store))
+    assert (digest.events, digest.state) == (LONG, at_the_end(writer.store))
     assert folds[True] <= NEAR
     writer.close()
 
@@ -113,7 +113,7 @@ def test_warm_up_goes_on_after_a_log_that_is_damaged(tmp_path, declaration):
     database.close()
     writer = Writer(open_store(address))
     writer.warm_up()
-    assert writer.submit("good", lambda turn: turn.describe("good")).result()["events"] == LONG
+    assert writer.submit("good", lambda turn: turn.describe("good")).result().events == LONG
     with pytest.raises(CorruptionError, match=r"event 2 .*checksum"):
         writer.submit("worse", lambda turn: turn.describe("worse")).result()
     writer.close()
@@ -142,7 +142,7 @@ def test_others_write_and_revise_meanwhile(address, declaration):
     ledger = Ledger()
     ledger.put(state)
     with ledger.transaction(store, now=0) as begun:
-        assert Turn(begun).digest("checkout")["state"] == at_the_end(store)
+        assert Turn(begun).digest("checkout").state == at_the_end(store)
     store.close()
 
 
@@ -164,7 +164,7 @@ def test_what_others_have_appended_meanwhile_is_read_without_a_lock(address, dec
         folds[True] = folds[False] = 0
         digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
         assert folds[True] <= NEAR
-        assert digest["state"] == at_the_end(writer.store)
+        assert digest.state == at_the_end(writer.store)
     writer.close()
     other.close()
 

@@ -8,14 +8,29 @@ import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from conebandit.service.replies import (
+    Assignment,
+    Assignments,
+    Description,
+    EstimatedFront,
+    EventPage,
+    Explanation,
+    Receipt,
+    Receipts,
+    Reply,
+    ShiftReport,
+    StateDigest,
+)
 from conebandit.service.stores.records import new_id
+
+__all__ = ["Assignment", "Client", "ClientError", "Receipt"]
 
 _jitter = random.SystemRandom()
 Context = Mapping[str, float | str | None]
+R = TypeVar("R", bound=Reply)
 
 
 class ClientError(Exception):
@@ -30,29 +45,6 @@ class ClientError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """An arm to serve, and what is needed to evaluate the choice later."""
-
-    id: str
-    arm: str
-    propensity: float
-    active: tuple[str, ...]
-    mode: str
-    policy_version: str | None
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What a report did, metric by metric."""
-
-    id: str
-    recorded: tuple[str, ...]
-    corrected: tuple[str, ...]
-    repeated: tuple[str, ...]
-    late: tuple[str, ...]
 
 
 class Client:
@@ -102,7 +94,7 @@ class Client:
     def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
         """Ask for an arm."""
         body = {"id": new_id() if id is None else id, "context": dict(context or {})}
-        return _assignment(self._call("POST", f"/experiments/{quote(experiment)}/decisions", body))
+        return self._ask(Assignment, "POST", f"/experiments/{quote(experiment)}/decisions", body)
 
     def decide_many(
         self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
@@ -110,25 +102,23 @@ class Client:
         """Ask for several arms at once; all or none."""
         names = [new_id() for _ in contexts] if ids is None else ids
         body = {"decisions": [{"id": i, "context": dict(c)} for i, c in zip(names, contexts, strict=True)]}
-        answer = self._call("POST", f"/experiments/{quote(experiment)}/decisions", body)
-        return [_assignment(one) for one in answer["decisions"]]
+        return list(self._ask(Assignments, "POST", f"/experiments/{quote(experiment)}/decisions", body).decisions)
 
     def report(self, experiment: str, id: str, values: Mapping[str, float]) -> Receipt:  # noqa: A002
         """Report metrics of a decision: any of them, at any time, again, or corrected."""
-        answer = self._call("POST", f"/experiments/{quote(experiment)}/outcomes", {"id": id, "values": dict(values)})
-        return _receipt(answer)
+        body = {"id": id, "values": dict(values)}
+        return self._ask(Receipt, "POST", f"/experiments/{quote(experiment)}/outcomes", body)
 
     def report_many(self, experiment: str, outcomes: Mapping[str, Mapping[str, float]]) -> list[Receipt]:
         """Report metrics of several decisions, by id; all or none."""
         body = {"outcomes": [{"id": id_, "values": dict(values)} for id_, values in outcomes.items()]}
-        answer = self._call("POST", f"/experiments/{quote(experiment)}/outcomes", body)
-        return [_receipt(one) for one in answer["outcomes"]]
+        return list(self._ask(Receipts, "POST", f"/experiments/{quote(experiment)}/outcomes", body).outcomes)
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
     def create(self, declaration: Mapping[str, Any]) -> dict[str, Any]:
         """Begin an experiment."""
-        return dict(self._call("POST", "/experiments", dict(declaration)))
+        return self._ask(Description, "POST", "/experiments", dict(declaration)).to_dict()
 
     def experiments(self) -> list[str]:
         """Ids of all experiments."""
@@ -136,33 +126,33 @@ class Client:
 
     def show(self, experiment: str) -> dict[str, Any]:
         """Declaration, arms, mode and number of events."""
-        return dict(self._call("GET", f"/experiments/{quote(experiment)}"))
+        return self._ask(Description, "GET", f"/experiments/{quote(experiment)}").to_dict()
 
     def add_arm(self, experiment: str, arm: str) -> dict[str, Any]:
         """Add an arm to a running experiment."""
-        return dict(self._call("POST", f"/experiments/{quote(experiment)}/arms", {"add": arm}))
+        return self._ask(Description, "POST", f"/experiments/{quote(experiment)}/arms", {"add": arm}).to_dict()
 
     def retire_arm(self, experiment: str, arm: str) -> dict[str, Any]:
         """Never serve an arm again."""
-        return dict(self._call("POST", f"/experiments/{quote(experiment)}/arms", {"retire": arm}))
+        return self._ask(Description, "POST", f"/experiments/{quote(experiment)}/arms", {"retire": arm}).to_dict()
 
     def set_mode(self, experiment: str, mode: Literal["live", "shadow", "off"]) -> dict[str, Any]:
         """Change the traffic mode."""
-        return dict(self._call("POST", f"/experiments/{quote(experiment)}/mode", {"mode": mode}))
+        return self._ask(Description, "POST", f"/experiments/{quote(experiment)}/mode", {"mode": mode}).to_dict()
 
     # ---- looking ------------------------------------------------------------------------------------------------
 
     def front(self, experiment: str, context: Context | None = None) -> dict[str, Any]:
-        """The arms held for undominated in a context."""
-        return self._look(experiment, "front", context=json.dumps(dict(context or {})))
+        """The arms on the front in a context."""
+        return self._look(EstimatedFront, experiment, "front", context=json.dumps(dict(context or {})))
 
     def explain(self, experiment: str, context: Context | None = None) -> dict[str, Any]:
         """Why these arms, in this context."""
-        return self._look(experiment, "explain", context=json.dumps(dict(context or {})))
+        return self._look(Explanation, experiment, "explain", context=json.dumps(dict(context or {})))
 
     def events(self, experiment: str, after: int = 0, limit: int = 100) -> dict[str, Any]:
         """A page of the log."""
-        return self._look(experiment, "events", after=after, limit=limit)
+        return self._look(EventPage, experiment, "events", after=after, limit=limit)
 
     def export(self, experiment: str, format: Literal["jsonl", "csv", "parquet"] = "csv") -> bytes:  # noqa: A002
         """The log (``jsonl``), or a table of decisions with their outcomes, as the bytes of a file."""
@@ -170,11 +160,11 @@ class Client:
 
     def shift(self, experiment: str) -> dict[str, Any]:
         """Whether the law of the contexts has changed."""
-        return self._look(experiment, "shift")
+        return self._look(ShiftReport, experiment, "shift")
 
     def state(self, experiment: str) -> dict[str, Any]:
         """Where the log ends, and a checksum of the state."""
-        return self._look(experiment, "state")
+        return self._look(StateDigest, experiment, "state")
 
     def close(self) -> None:
         """Close the connection of this thread."""
@@ -189,8 +179,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _look(self, experiment: str, what: str, **query: Any) -> dict[str, Any]:
-        return dict(self._call("GET", f"/experiments/{quote(experiment)}/{what}?{urlencode(query)}"))
+    def _look(self, reply: type[Reply], experiment: str, what: str, **query: Any) -> dict[str, Any]:
+        return self._ask(reply, "GET", f"/experiments/{quote(experiment)}/{what}?{urlencode(query)}").to_dict()
+
+    def _ask(self, reply: type[R], method: str, path: str, body: Any = None) -> R:
+        return reply.from_dict(self._call(method, path, body))
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         return json.loads(self._call_bytes(method, path, body))
@@ -228,15 +221,6 @@ class Client:
         connection.request(method, self._prefix + path, payload, self._headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
-
-
-def _assignment(answer: dict[str, Any]) -> Assignment:
-    return Assignment(**{**answer, "active": tuple(answer["active"])})
-
-
-def _receipt(answer: dict[str, Any]) -> Receipt:
-    lists = {name: tuple(answer[name]) for name in ("recorded", "corrected", "repeated", "late")}
-    return Receipt(id=answer["id"], **lists)
 
 
 def _message(status: int, text: str) -> str:

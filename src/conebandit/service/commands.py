@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from conebandit.service.replies import StateDigest
     from conebandit.service.stores.base import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
@@ -107,13 +108,14 @@ def verify(
         raise typer.Exit(1)
 
 
-def _served_state(server: str, api_key: str | None, id_: str) -> dict[str, Any]:
+def _served_state(server: str, api_key: str | None, id_: str) -> StateDigest:
     """What a running service says of its state."""
     from conebandit.service.client import Client, ClientError  # noqa: PLC0415
+    from conebandit.service.replies import StateDigest  # noqa: PLC0415
 
     try:
         with Client(server, key=api_key) as client:
-            return client.state(id_)
+            return StateDigest.from_dict(client.state(id_))
     except (ClientError, ValueError) as error:
         typer.echo(f"{id_}: {error}", err=True)
         raise typer.Exit(1) from None
@@ -159,7 +161,7 @@ def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: St
         if state is not None:
             ledger.put(state)
         with opened.write() as session:  # not finished: who looks on writes nothing
-            typer.echo(json.dumps(Turn(Transaction(ledger, session, now=0)).describe(id_), indent=2))
+            typer.echo(json.dumps(Turn(Transaction(ledger, session, now=0)).describe(id_).to_dict(), indent=2))
 
 
 @experiment.command("export")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.export import declared, pages
 from conebandit.service.log.events import Decided, read_as
+from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
 from conebandit.service.stores.base import Session, Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
 
@@ -42,7 +42,7 @@ class ShiftWatch:
         self._locks: dict[str, threading.Lock] = {}  # one for each experiment: a long log keeps only its own waiting
         self._watched: dict[str, _Watched] = {}
 
-    def report(self, experiment_id: str) -> dict[str, Any]:
+    def report(self, experiment_id: str) -> ShiftReport:
         """What the monitor says now."""
         with self._store.read() as session:
             session.existing_head(experiment_id)  # no lock for what is not there
@@ -77,24 +77,25 @@ def _coordinates(experiment: Experiment) -> list[str]:
     return names or ["constant"]
 
 
-def _describe(monitor: ShiftMonitor, names: list[str]) -> dict[str, Any]:
-    alarm = monitor.alarm
-    recent = None
+def _describe(monitor: ShiftMonitor, names: list[str]) -> ShiftReport:
+    alarm, recent = None, None
+    if monitor.alarm is not None:
+        coordinate = monitor.alarm.coordinate
+        name = None if coordinate is None else names[coordinate]
+        alarm = ShiftAlarm(monitor.alarm.at, name, monitor.alarm.change_point)
     if len(monitor.recent()):
         now = monitor.snapshot()
-        value = float(now.rho.value)
-        recent = {"rho": value if math.isfinite(value) else None, "h": now.h, "little_support": now.little_support}
-    return {
-        "contexts": monitor.n_contexts,
-        "reference": monitor.reference,
-        "alpha": monitor.alpha,
-        "evidence": monitor.evidence if math.isfinite(monitor.evidence) else None,
-        "alarm": None
-        if alarm is None
-        else {
-            "at": alarm.at,
-            "coordinate": None if alarm.coordinate is None else names[alarm.coordinate],
-            "change_point": alarm.change_point,
-        },
-        "recent": recent,
-    }
+        recent = RecentShift(_finite(float(now.rho.value)), now.h, now.little_support)
+    return ShiftReport(
+        contexts=monitor.n_contexts,
+        reference=monitor.reference,
+        alpha=monitor.alpha,
+        evidence=_finite(monitor.evidence),
+        alarm=alarm,
+        recent=recent,
+    )
+
+
+def _finite(value: float) -> float | None:
+    """A number for JSON: None if it is not finite."""
+    return value if math.isfinite(value) else None

@@ -17,6 +17,19 @@ from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Decided, ModeChanged, Reported
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
+from conebandit.service.replies import (
+    ArmStatus,
+    Assignment,
+    Description,
+    Estimate,
+    EstimatedFront,
+    Explanation,
+    FrontArm,
+    KeptOut,
+    PathBox,
+    Receipt,
+    StateDigest,
+)
 from conebandit.service.stores.records import new_id
 from conebandit.validate.arrays import FloatArray
 
@@ -46,8 +59,8 @@ class Turn:
     ...         [decision] = turn.decide("e", [{"id": "first", "context": {}}])
     ...         outcome = turn.report("e", [{"id": "first", "values": {"m": 1.0}}])
     ...     store.close()
-    >>> decision["propensity"], outcome
-    (0.5, [{'id': 'first', 'recorded': ['m'], 'corrected': [], 'repeated': [], 'late': []}])
+    >>> decision.propensity, outcome
+    (0.5, [Receipt(id='first', recorded=('m',), corrected=(), repeated=(), late=())])
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -55,7 +68,7 @@ class Turn:
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
-    def create(self, experiment: Experiment) -> dict[str, Any]:
+    def create(self, experiment: Experiment) -> Description:
         """Begin an experiment; the same declaration again is a no-op."""
         state = State(experiment, experiment.arms)  # refuses settings that do not fit
         if not self.transaction.begin(state):
@@ -65,19 +78,19 @@ class Turn:
         self.transaction.append(state, Created(self.transaction.time(state), experiment.declaration, __version__))
         return self.describe(experiment.id)
 
-    def describe(self, experiment_id: str) -> dict[str, Any]:
+    def describe(self, experiment_id: str) -> Description:
         """What an experiment is and how far it has come."""
         state = self.transaction.state(experiment_id)
-        return {
-            "id": experiment_id,
-            "mode": state.mode,
-            "arms": [{"name": name, "active": active} for name, active in state.arms.items()],
-            "events": state.head.seq,
-            "revising": state.corrected_from is not None,
-            "declaration": state.experiment.declaration,
-        }
+        return Description(
+            id=experiment_id,
+            mode=state.mode,
+            arms=tuple(ArmStatus(name, active) for name, active in state.arms.items()),
+            events=state.head.seq,
+            revising=state.corrected_from is not None,
+            declaration=state.experiment.declaration,
+        )
 
-    def set_mode(self, experiment_id: str, mode: Any) -> dict[str, Any]:
+    def set_mode(self, experiment_id: str, mode: Any) -> Description:
         """Change the traffic mode; the mode that it has is a no-op."""
         checked = as_mode(mode)
         state = self.transaction.state(experiment_id)
@@ -85,7 +98,7 @@ class Turn:
             self.transaction.append(state, ModeChanged(self.transaction.time(state), checked))
         return self.describe(experiment_id)
 
-    def add_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
+    def add_arm(self, experiment_id: str, arm: Any) -> Description:
         """Add an arm; one that is active already is a no-op."""
         name = as_arm_name(arm)
         state = self.transaction.state(experiment_id)
@@ -102,7 +115,7 @@ class Turn:
         self.transaction.append(state, ArmAdded(self.transaction.time(state), name))
         return self.describe(experiment_id)
 
-    def retire_arm(self, experiment_id: str, arm: Any) -> dict[str, Any]:
+    def retire_arm(self, experiment_id: str, arm: Any) -> Description:
         """Never serve an arm again; one that is retired already is a no-op."""
         name = as_arm_name(arm)
         state = self.transaction.state(experiment_id)
@@ -116,7 +129,7 @@ class Turn:
 
     # ---- decisions and outcomes ---------------------------------------------------------------------------------
 
-    def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Assignment]:
         """An arm for each request ``{"id", "context"}``; all or none. An id that was there before gets its answer."""
         state = self.transaction.state(experiment_id)
         ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
@@ -133,7 +146,7 @@ class Turn:
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
         if new:
             found |= self._decide_new(state, {id_: (contexts[id_], x) for id_, x in new.items()})
-        return [_reply(found[id_]) for id_ in ids]
+        return [_assignment(found[id_]) for id_ in ids]
 
     def _decide_new(self, state: State, new: dict[str, tuple[dict[str, Any], FloatArray]]) -> dict[str, Decided]:
         """Decide in some contexts, by id: as they were given, and encoded."""
@@ -146,7 +159,7 @@ class Turn:
             self.transaction.append(state, made[id_])
         return made
 
-    def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Receipt]:
         """Record outcomes ``{"id", "values"}``; all or none."""
         state = self.transaction.state(experiment_id)
         outcomes = []
@@ -163,7 +176,7 @@ class Turn:
             raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
         return [self._report_one(state, id_, values, reports[id_]) for id_, values in outcomes]
 
-    def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> dict[str, Any]:
+    def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> Receipt:
         before = dict(reports.values)
         changed = {name: value for name, value in values.items() if before.get(name) != value}
         late: list[str] = []
@@ -172,60 +185,60 @@ class Turn:
             event = Reported(self.transaction.time(state), id_, dict(sorted(changed.items())))
             self.transaction.append(state, event, reports)
             late = reports.at(state.head.seq).late
-        return {
-            "id": id_,
-            "recorded": [name for name in changed if name not in before and name not in late],
-            "corrected": [name for name in changed if name in before and name not in late],
-            "repeated": [name for name in values if name not in changed],
-            "late": late,
-        }
+        return Receipt(
+            id=id_,
+            recorded=tuple(name for name in changed if name not in before and name not in late),
+            corrected=tuple(name for name in changed if name in before and name not in late),
+            repeated=tuple(name for name in values if name not in changed),
+            late=tuple(late),
+        )
 
     # ---- what it knows ------------------------------------------------------------------------------------------
 
-    def front(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
-        """The arms held for undominated in a context, with estimates in the units of the metrics."""
+    def front(self, experiment_id: str, context: Mapping[str, Any]) -> EstimatedFront:
+        """The arms on the front in a context, with estimates in the units of the metrics."""
         state = self.transaction.state(experiment_id)
         front = state.policy.front(state.experiment.encode(context))
-        return {"version": state.version, "arms": _front(state, front)}
+        return EstimatedFront(state.version, _front(state, front))
 
-    def explain(self, experiment_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    def explain(self, experiment_id: str, context: Mapping[str, Any]) -> Explanation:
         """Front, active arms and, from policies that can say it, why the others are not played."""
         state = self.transaction.state(experiment_id)
         x, names = state.experiment.encode(context), state.known
         active = state.policy.decide(x, 0).active
         why: Any = state.policy.explain(x) if hasattr(state.policy, "explain") else None
-        return {
-            "version": state.version,
-            "policy": state.experiment.policy,
-            "observations": state.policy.n_observations,
-            "active": [names[k] for k in active if state.arms[names[k]]],
-            "front": _front(state, state.policy.front(x)),
-            "path": [{"level": b.level, "seen": b.seen} for b in why.path] if hasattr(why, "path") else None,
-            "kept_out": None
+        return Explanation(
+            version=state.version,
+            policy=state.experiment.policy,
+            observations=state.policy.n_observations,
+            active=tuple(names[k] for k in active if state.arms[names[k]]),
+            front=_front(state, state.policy.front(x)),
+            path=tuple(PathBox(box.level, box.seen) for box in why.path) if hasattr(why, "path") else None,
+            kept_out=None
             if why is None
-            else [{"arm": names[e.arm], "by": names[e.by], "margins": _finite(e.margins)} for e in why.eliminated],
-        }
+            else tuple(KeptOut(names[e.arm], names[e.by], _finite(e.margins)) for e in why.eliminated),
+        )
 
     def policy(self, experiment_id: str) -> Served:
         """The policy in its present state; to look at, not to teach."""
         return self.transaction.state(experiment_id).policy
 
-    def digest(self, experiment_id: str) -> dict[str, Any]:
+    def digest(self, experiment_id: str) -> StateDigest:
         """Where the log ends and a checksum of the state that it leads to; equal in every process."""
         state = self.transaction.state(experiment_id)
-        return {"events": state.head.seq, "check": state.head.check, "state": state.digest()}
+        return StateDigest(*state.head, state.digest())
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------
 
 
-def _reply(decided: Decided) -> dict[str, Any]:
-    body = decided.to_body()
-    reply = {name: body[name] for name in ("id", "arm", "propensity", "active", "mode")}
-    return {**reply, "policy_version": body["version"]}
+def _assignment(decided: Decided) -> Assignment:
+    made = decided.selection
+    version = None if made.version is None else str(made.version)
+    return Assignment(decided.id, made.arm, made.propensity, made.active, made.mode, version)
 
 
-def _front(state: State, front: Front) -> list[dict[str, Any]]:
+def _front(state: State, front: Front) -> tuple[FrontArm, ...]:
     rows = []
     for k, means, radii in zip(front.arms, front.means, front.radii, strict=True):
         if not state.arms[state.known[k]]:
@@ -233,14 +246,14 @@ def _front(state: State, front: Front) -> list[dict[str, Any]]:
         estimates = {}
         for metric, mean, radius in zip(state.experiment.metrics, _finite(means), _finite(radii), strict=True):
             value = mean if mean is None or metric.worst is None else metric.worst - mean
-            estimates[metric.name] = {"mean": value, "radius": radius}
-        rows.append({"arm": state.known[k], "estimates": estimates})
-    return rows
+            estimates[metric.name] = Estimate(value, radius)
+        rows.append(FrontArm(state.known[k], estimates))
+    return tuple(rows)
 
 
-def _finite(values: Any) -> list[float | None]:
+def _finite(values: Any) -> tuple[float | None, ...]:
     """Numbers for JSON: None for what is not known."""
-    return [float(v) if math.isfinite(v) else None for v in values]
+    return tuple(float(v) if math.isfinite(v) else None for v in values)
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

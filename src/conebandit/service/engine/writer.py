@@ -60,7 +60,7 @@ class Writer:
     ...     _ = writer.submit("e", lambda turn: turn.create(experiment)).result()
     ...     reply = writer.submit("e", lambda turn: turn.decide("e", [{"context": {}}])).result()
     ...     writer.close()
-    >>> reply[0]["propensity"]
+    >>> reply[0].propensity
     0.5
     """
 

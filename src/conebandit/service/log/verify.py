@@ -13,7 +13,6 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError
@@ -22,6 +21,7 @@ from conebandit.service.log.replay import ARM_KINDS, follow, rebuild, revisions,
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts
 from conebandit.service.log.state import State
+from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import Head
 
@@ -67,7 +67,7 @@ class Verification:
 
 
 def verify(
-    session: Session, experiment_id: str, served: dict[str, Any] | None = None, *, every: bool = False
+    session: Session, experiment_id: str, served: StateDigest | None = None, *, every: bool = False
 ) -> Verification:
     """Compute the state anew from the first event, and compare it with what was served.
 
@@ -108,7 +108,7 @@ def verify(
     session.check_database()
     head = session.existing_head(experiment_id)
     if served is not None:
-        head = Head(served["events"], served["check"])
+        head = Head(served.events, served.check)
     watch = _Watch(session, experiment_id, head)
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
     left_out = watch.of_revised_states()
@@ -116,8 +116,8 @@ def verify(
         watch.decide_again_as_it_was(left_out)
         left_out = set()
     problems = watch.problems(left_out)
-    if served is not None and served["state"] != digest:
-        problems.insert(0, f"the service has state {served['state']}, and the log leads to {digest}.")
+    if served is not None and served.state != digest:
+        problems.insert(0, f"the service has state {served.state}, and the log leads to {digest}.")
     return Verification(
         id=experiment_id,
         events=head.seq,

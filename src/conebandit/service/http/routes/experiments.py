@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
@@ -13,35 +14,37 @@ from conebandit.service.engine.turn import Turn
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import ArmChangeBody, DeclarationBody, ExperimentId, ModeChange
+from conebandit.service.http.replies import as_json
+from conebandit.service.replies import Description
 
 
 def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
     """Let the application begin experiments and change them."""
     admin = guarded(door, "admin")
 
-    @admin.post("/experiments", status_code=201)
-    async def create(declaration: DeclarationBody) -> dict[str, Any]:
+    @admin.post("/experiments", status_code=201, response_model=Description)
+    async def create(declaration: DeclarationBody) -> JSONResponse:
         """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
         experiment = await backend.in_thread(_checked, declaration)
-        return await backend.in_turn(experiment.id, lambda turn: turn.create(experiment))
+        return as_json(await backend.in_turn(experiment.id, lambda turn: turn.create(experiment)), 201)
 
-    @admin.post("/experiments/{experiment}/arms")
-    async def change_arms(experiment: ExperimentId, change: ArmChangeBody) -> dict[str, Any]:
+    @admin.post("/experiments/{experiment}/arms", response_model=Description)
+    async def change_arms(experiment: ExperimentId, change: ArmChangeBody) -> JSONResponse:
         """Add or retire an arm. A retired arm is never served again; its data stay."""
         if (change.add is None) == (change.retire is None):
             raise InvalidError("give either 'add' or 'retire', with the name of an arm.")
 
-        def work(turn: Turn) -> dict[str, Any]:
+        def work(turn: Turn) -> Description:
             if change.add is not None:
                 return turn.add_arm(experiment, change.add)
             return turn.retire_arm(experiment, change.retire)
 
-        return await backend.in_turn(experiment, work)
+        return as_json(await backend.in_turn(experiment, work))
 
-    @admin.post("/experiments/{experiment}/mode")
-    async def change_mode(experiment: ExperimentId, change: ModeChange) -> dict[str, Any]:
+    @admin.post("/experiments/{experiment}/mode", response_model=Description)
+    async def change_mode(experiment: ExperimentId, change: ModeChange) -> JSONResponse:
         """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
-        return await backend.in_turn(experiment, lambda turn: turn.set_mode(experiment, change.mode))
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.set_mode(experiment, change.mode)))
 
     app.include_router(admin)
 

@@ -7,13 +7,23 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query
-from fastapi.responses import StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.export import FORMATS, export
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import ContextQuery, ExperimentId
+from conebandit.service.http.replies import as_json
+from conebandit.service.replies import (
+    Description,
+    EstimatedFront,
+    EventPage,
+    Explanation,
+    LoggedEvent,
+    ShiftReport,
+    StateDigest,
+)
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import START, Head, Record
 
@@ -36,40 +46,40 @@ def _add_experiments(look: APIRouter, backend: Backend) -> None:
         """Ids of all experiments."""
         return await backend.experiments()
 
-    @look.get("/experiments/{experiment}")
-    async def show(experiment: ExperimentId) -> dict[str, Any]:
+    @look.get("/experiments/{experiment}", response_model=Description)
+    async def show(experiment: ExperimentId) -> JSONResponse:
         """Declaration, arms, mode and number of events."""
-        return await backend.in_turn(experiment, lambda turn: turn.describe(experiment))
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.describe(experiment)))
 
-    @look.get("/experiments/{experiment}/front")
-    async def front(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
-        """The arms held for undominated in a context, with estimates in the units of the metrics."""
+    @look.get("/experiments/{experiment}/front", response_model=EstimatedFront)
+    async def front(experiment: ExperimentId, context: ContextQuery = "{}") -> JSONResponse:
+        """The arms on the front in a context, with estimates in the units of the metrics."""
         x = _context(context)
-        return await backend.in_turn(experiment, lambda turn: turn.front(experiment, x))
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.front(experiment, x)))
 
-    @look.get("/experiments/{experiment}/explain")
-    async def explain(experiment: ExperimentId, context: ContextQuery = "{}") -> dict[str, Any]:
+    @look.get("/experiments/{experiment}/explain", response_model=Explanation)
+    async def explain(experiment: ExperimentId, context: ContextQuery = "{}") -> JSONResponse:
         """Why these arms, in this context."""
         x = _context(context)
-        return await backend.in_turn(experiment, lambda turn: turn.explain(experiment, x))
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.explain(experiment, x)))
 
-    @look.get("/experiments/{experiment}/state")
-    async def state(experiment: ExperimentId) -> dict[str, Any]:
+    @look.get("/experiments/{experiment}/state", response_model=StateDigest)
+    async def state(experiment: ExperimentId) -> JSONResponse:
         """Where the log ends and a checksum of the state; the same from every process."""
-        return await backend.in_turn(experiment, lambda turn: turn.digest(experiment))
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.digest(experiment)))
 
 
 def _add_log(look: APIRouter, backend: Backend) -> None:
     """What the log says. It may be long, so it is read beside the writer, a few readers at a time."""
 
-    @look.get("/experiments/{experiment}/events")
+    @look.get("/experiments/{experiment}/events", response_model=EventPage)
     async def events(
         experiment: ExperimentId,
         after: Annotated[int, Query(ge=0, lt=2**53)] = 0,
         limit: Annotated[int, Query(ge=1, le=MAX_EVENTS)] = 100,
-    ) -> dict[str, Any]:
+    ) -> JSONResponse:
         """A page of the log; ask again with ``after`` set to ``next``."""
-        return await backend.read_long("events", _events, backend.store, experiment, after, limit)
+        return as_json(await backend.read_long("events", _events, backend.store, experiment, after, limit))
 
     @look.get("/experiments/{experiment}/export", response_class=StreamingResponse)
     async def export_all(
@@ -80,13 +90,13 @@ def _add_log(look: APIRouter, backend: Backend) -> None:
         name = f'attachment; filename="{experiment}.{kind}"'
         return StreamingResponse(_send(backend, parts), media_type=FORMATS[kind], headers={"content-disposition": name})
 
-    @look.get("/experiments/{experiment}/shift")
-    async def shift(experiment: ExperimentId) -> dict[str, Any]:
+    @look.get("/experiments/{experiment}/shift", response_model=ShiftReport)
+    async def shift(experiment: ExperimentId) -> JSONResponse:
         """Whether the law of the contexts has changed since the beginning."""
-        return await backend.read_long("shift", backend.shift.report, experiment)
+        return as_json(await backend.read_long("shift", backend.shift.report, experiment))
 
 
-def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, Any]:
+def _events(store: Store, experiment: str, after: int, limit: int) -> EventPage:
     with store.read() as session:
         head = session.existing_head(experiment)
         page: list[Record] = []
@@ -94,8 +104,8 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> dict[str, 
             before = session.events(experiment, after - 1, after)
             start = Head(after, before[0].check if before else START)
             page = next(session.checked(experiment, start, head, limit))
-    rows = [{"seq": e.seq, "kind": e.kind, "check": e.check, "body": e.body} for e in page]
-    return {"events": rows, "next": page[-1].seq if page else after}
+    shown = tuple(LoggedEvent(record.seq, record.kind, record.check, record.body) for record in page)
+    return EventPage(shown, next=page[-1].seq if page else after)
 
 
 async def _send(backend: Backend, parts: Iterator[bytes]) -> AsyncIterator[bytes]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
@@ -11,15 +9,16 @@ from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import DecisionRequests, DecisionsBody, ExperimentId, Outcomes, OutcomesBody
 from conebandit.service.http.metrics import DECISIONS, OUTCOMES
-from conebandit.service.http.replies import DecisionReplies, DecisionReply, OutcomeReplies, OutcomeReply
+from conebandit.service.http.replies import as_json
+from conebandit.service.replies import Assignment, Assignments, Receipt, Receipts
 
 
 def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
     """Let the application decide and take reports; ``/metrics`` shows how long that takes."""
     deciding, reporting = guarded(door, "decide"), guarded(door, "report")
 
-    @deciding.post(DECISIONS, response_model=DecisionReply | DecisionReplies)
-    async def decide(experiment: ExperimentId, asked: DecisionsBody) -> Any:
+    @deciding.post(DECISIONS, response_model=Assignment | Assignments)
+    async def decide(experiment: ExperimentId, asked: DecisionsBody) -> JSONResponse:
         """Ask for an arm, or for several with ``{"decisions": [...]}``.
 
         The same id with the same context always gets the same answer; with another context: 409.
@@ -27,10 +26,10 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         many = asked.decisions if isinstance(asked, DecisionRequests) else [asked]
         requests = [{"id": one.id, "context": one.context} for one in many]
         answer = await backend.in_turn(experiment, lambda turn: turn.decide(experiment, requests))
-        return JSONResponse({"decisions": answer} if isinstance(asked, DecisionRequests) else answer[0])
+        return as_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])
 
-    @reporting.post(OUTCOMES, response_model=OutcomeReply | OutcomeReplies)
-    async def report(experiment: ExperimentId, told: OutcomesBody) -> Any:
+    @reporting.post(OUTCOMES, response_model=Receipt | Receipts)
+    async def report(experiment: ExperimentId, told: OutcomesBody) -> JSONResponse:
         """Report metrics of a decision, or of several with ``{"outcomes": [...]}``.
 
         Any subset, at any time. A repeated report changes nothing, another value is a correction, an unknown id: 404.
@@ -38,7 +37,7 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         many = told.outcomes if isinstance(told, Outcomes) else [told]
         requests = [{"id": one.id, "values": one.values} for one in many]
         answer = await backend.in_turn(experiment, lambda turn: turn.report(experiment, requests))
-        return JSONResponse({"outcomes": answer} if isinstance(told, Outcomes) else answer[0])
+        return as_json(Receipts(tuple(answer)) if isinstance(told, Outcomes) else answer[0])
 
     app.include_router(deciding)
     app.include_router(reporting)

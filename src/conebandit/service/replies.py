@@ -1,0 +1,273 @@
+"""What the service replies: one type for each reply, for the engine, for HTTP and for ``Client``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+
+from conebandit._version import __version__
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply that can be written as JSON and read back."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a table of what JSON can hold."""
+        return {name: _plain(getattr(self, name)) for name in _types(type(self))}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Read it back. Entries that are not known are left out: a later release of the service may send more.
+
+        Examples
+        --------
+        >>> reply = StateDigest(events=3, check="0f", state="a1")
+        >>> StateDigest.from_dict(reply.to_dict()) == reply
+        True
+        >>> StateDigest.from_dict({"events": 3})
+        Traceback (most recent call last):
+            ...
+        ValueError: a reply of type StateDigest must have an entry 'check'; got events.
+        """
+        types = _types(cls)
+        for name in types:
+            if name not in given:
+                raise ValueError(
+                    f"a reply of type {cls.__name__} must have an entry {name!r}; got {', '.join(given) or 'none'}."
+                )
+        return cls(**{name: _typed(type_, given[name]) for name, type_ in types.items()})
+
+
+_known_types: dict[type[Reply], dict[str, Any]] = {}  # looked up for every reply, so remembered
+
+
+def _types(reply: type[Reply]) -> dict[str, Any]:
+    """The types of a reply's entries, by name."""
+    if reply not in _known_types:
+        hints = get_type_hints(reply)
+        _known_types[reply] = {entry.name: hints[entry.name] for entry in fields(reply)}
+    return _known_types[reply]
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Reply):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    return [_plain(entry) for entry in value]
+
+
+def _typed(type_: Any, value: Any) -> Any:
+    """A value of JSON as the type that a reply declares: tables become replies, lists become tuples."""
+    origin, inner = get_origin(type_), get_args(type_)
+    if value is None:
+        return None
+    if type(None) in inner:
+        return _typed(inner[0], value)
+    if origin is tuple:
+        return tuple(_typed(inner[0], entry) for entry in value)
+    if origin is dict:
+        return {name: _typed(inner[1], entry) for name, entry in value.items()}
+    if isinstance(type_, type) and issubclass(type_, Reply):
+        return type_.from_dict(value)
+    return value
+
+
+def _example(**entries: Any) -> dict[str, Any]:
+    """What the OpenAPI schema shows; FastAPI looks for it under ``__pydantic_config__``."""
+    return {"json_schema_extra": {"examples": [entries]}}
+
+
+# ---- decisions and outcomes -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assignment(Reply):
+    """An arm to serve, and what is needed to evaluate the choice later."""
+
+    id: str
+    arm: str
+    propensity: float
+    active: tuple[str, ...]
+    mode: str
+    policy_version: str | None
+    __pydantic_config__: ClassVar[dict[str, Any]] = _example(
+        id="visit-1",
+        arm="new",
+        propensity=0.5,
+        active=["old", "new"],
+        mode="live",
+        policy_version=f"ConeTree-{__version__}-17",
+    )
+
+
+@dataclass(frozen=True)
+class Assignments(Reply):
+    """Arms to serve, in the order of the requests."""
+
+    decisions: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True)
+class Receipt(Reply):
+    """What a report did, metric by metric."""
+
+    id: str
+    recorded: tuple[str, ...]
+    corrected: tuple[str, ...]
+    repeated: tuple[str, ...]
+    late: tuple[str, ...]
+    __pydantic_config__: ClassVar[dict[str, Any]] = _example(
+        id="visit-1", recorded=["revenue"], corrected=[], repeated=[], late=[]
+    )
+
+
+@dataclass(frozen=True)
+class Receipts(Reply):
+    """What the reports did, in their order."""
+
+    outcomes: tuple[Receipt, ...]
+
+
+# ---- experiments ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArmStatus(Reply):
+    """An arm, and whether it can be served."""
+
+    name: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Description(Reply):
+    """What an experiment is and how far it has come.
+
+    ``revising``: there are corrections or changes of arms that do not count yet.
+    """
+
+    id: str
+    mode: str
+    arms: tuple[ArmStatus, ...]
+    events: int
+    revising: bool
+    declaration: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Estimate(Reply):
+    """The mean of a metric and how far it may be off, in the units of the metric; null where nothing is known."""
+
+    mean: float | None
+    radius: float | None
+
+
+@dataclass(frozen=True)
+class FrontArm(Reply):
+    """An arm on the front, with an estimate for each metric."""
+
+    arm: str
+    estimates: dict[str, Estimate]
+
+
+@dataclass(frozen=True)
+class EstimatedFront(Reply):
+    """The arms on the front in a context. ``version``: the last event that the policy has learned from."""
+
+    version: int
+    arms: tuple[FrontArm, ...]
+
+
+@dataclass(frozen=True)
+class PathBox(Reply):
+    """A box of contexts on the way to the leaf: its level, and how many observations it has seen."""
+
+    level: int
+    seen: int
+
+
+@dataclass(frozen=True)
+class KeptOut(Reply):
+    """An arm that is not played, the arm that keeps it out, and by how much on each facet of the cone."""
+
+    arm: str
+    by: str
+    margins: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Explanation(Reply):
+    """Why these arms, in a context; ``path`` and ``kept_out`` are null where a policy cannot say it."""
+
+    version: int
+    policy: str
+    observations: int
+    active: tuple[str, ...]
+    front: tuple[FrontArm, ...]
+    path: tuple[PathBox, ...] | None
+    kept_out: tuple[KeptOut, ...] | None
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StateDigest(Reply):
+    """Where the log ends, its position and its checksum, and a checksum of the state that it leads to."""
+
+    events: int
+    check: str
+    state: str
+
+
+@dataclass(frozen=True)
+class LoggedEvent(Reply):
+    """An event as it is in the log."""
+
+    seq: int
+    kind: str
+    check: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class EventPage(Reply):
+    """A page of the log; ask again with ``after`` set to ``next``."""
+
+    events: tuple[LoggedEvent, ...]
+    next: int
+
+
+@dataclass(frozen=True)
+class ShiftAlarm(Reply):
+    """The law of the contexts has changed: noticed after so many contexts, in which coordinate, and since when."""
+
+    at: int
+    coordinate: str | None
+    change_point: int
+
+
+@dataclass(frozen=True)
+class RecentShift(Reply):
+    """How far recent contexts are from the first ones."""
+
+    rho: float | None
+    h: float
+    little_support: float
+
+
+@dataclass(frozen=True)
+class ShiftReport(Reply):
+    """Whether the law of the contexts has changed since the beginning."""
+
+    contexts: int
+    reference: int
+    alpha: float
+    evidence: float | None
+    alarm: ShiftAlarm | None
+    recent: RecentShift | None
