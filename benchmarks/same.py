@@ -115,11 +115,23 @@ class Service:
 
     def __call__(self, method: str, *args: Any) -> Any:
         """What a turn of its own answers."""
+        if hasattr(self.ledger, "transaction"):
+            with self.ledger.transaction(self.store, self.now) as transaction:
+                return getattr(self.turn(transaction), method)(*args)
         with self.store.write() as session:
             turn = self.turn(self.ledger, session, self.now)
             answer = getattr(turn, method)(*args)
             turn.finish()
         return answer
+
+    def write_snapshot(self, id_: str) -> None:
+        """Keep the state in the store."""
+        if hasattr(self.ledger, "transaction"):
+            with self.ledger.transaction(self.store, self.now) as transaction:
+                transaction.write_snapshot(id_)
+        else:
+            with self.store.write() as session:
+                self.turn(self.ledger, session, self.now).snapshot(id_)
 
     def bodies(self, id_: str) -> list[Any]:
         """The log without its seals, which cover keys that are new."""
@@ -193,14 +205,12 @@ def logs(folder: Path) -> Iterator[tuple[str, str]]:
 
 def state_of(service: Service, id_: str) -> Any:
     answer = service("digest", id_)
-    return (answer if isinstance(answer, dict) else answer.to_body())["state"]
+    return (answer if isinstance(answer, dict) else answer.to_dict())["state"]
 
 
 def snapshot_of(service: Service, id_: str) -> list[bytes]:
     """The parts of a snapshot, without the seal of the last event, which covers keys that are new."""
-    with service.store.write() as session:
-        turn = service.turn(service.ledger, session, service.now)
-        (turn.snapshot if hasattr(turn, "snapshot") else turn.ledger.snapshot)(id_)
+    service.write_snapshot(id_)
     with service.store.read() as session:
         header, *parts = list(session.snapshot(id_, session.snapshots(id_)[0]))
     known = {key: value for key, value in json.loads(header).items() if key != "head"}

@@ -15,8 +15,9 @@ from conebandit.service import export as tables
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
-from conebandit.service.stores.base import Session, open_store
+from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import Record
+from conebandit.service.stores.session import Session
 from tests.service.driver import HOUR, Driver
 from tests.service.plain_fold import plain_fold
 

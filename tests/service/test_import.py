@@ -14,8 +14,9 @@ from conebandit.service.export import export
 from conebandit.service.log.restore import restore
 from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
-from conebandit.service.stores.base import PAGE, open_store
+from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import START, from_lines, seal
+from conebandit.service.stores.session import PAGE
 from tests.service.driver import Driver
 
 EVENTS = 3 * PAGE + 10

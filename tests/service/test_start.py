@@ -19,7 +19,8 @@ from conebandit.service.errors import CorruptionError, NotFoundError, Unavailabl
 from conebandit.service.http import server
 from conebandit.service.log.replay import NEAR, read_to_head, rebuild
 from conebandit.service.log.state import State
-from conebandit.service.stores.base import PAGE, open_store
+from conebandit.service.stores.base import open_store
+from conebandit.service.stores.session import PAGE
 
 LONG = 3 * PAGE
 PHONE = {"age": 30, "device": "phone"}

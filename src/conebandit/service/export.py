@@ -20,8 +20,9 @@ from conebandit.service.log import replay
 from conebandit.service.log.events import Decided, read
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import deadline
-from conebandit.service.stores.base import PAGE, Store
+from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record, to_lines
+from conebandit.service.stores.session import PAGE
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 

@@ -14,8 +14,9 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.service.export import declared, pages
 from conebandit.service.log.events import Decided, read_as
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
-from conebandit.service.stores.base import Session, Store
+from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
+from conebandit.service.stores.session import Session
 
 
 @dataclass

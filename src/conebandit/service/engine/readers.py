@@ -13,8 +13,9 @@ from conebandit.experiment.errors import RefusalError
 from conebandit.service.errors import ServiceError, UnavailableError
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.log.state import State
-from conebandit.service.stores.base import Session, Store
+from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import Head
+from conebandit.service.stores.session import Session
 
 THREADS = 2  # few: each has a connection to the store, and takes time from the decisions
 CLOSING = "the service is shutting down; try again."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conebandit.service.log.snapshots import SnapshotInProgress, to_parts
 from conebandit.service.log.state import State
-from conebandit.service.stores.base import Session
+from conebandit.service.stores.session import Session
 
 SNAPSHOT_EVERY = 10_000  # events, at least
 SNAPSHOT_GROWTH = 1.25  # and by this factor, so that the work for all snapshots stays proportional to the log

@@ -10,8 +10,8 @@ from conebandit.service.log.events import Decided, Entry, Event, Revised, read, 
 from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
-from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import Head, Record
+from conebandit.service.stores.session import Session
 
 if TYPE_CHECKING:
     from conebandit.service.engine.ledger import Ledger

@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from conebandit.service.http import keys
-from conebandit.service.stores.base import KeyRow, Store
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.session import KeyRow
 
 # Seconds for which keys are remembered, and for which others may go on with them while somebody reads them again: a
 # revoked key works for a second, or for five where the store takes that long to say so.

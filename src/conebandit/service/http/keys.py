@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.stores.base import KeyRow, Session
+from conebandit.service.stores.session import KeyRow, Session
 
 SCOPES = ("decide", "report", "read", "admin")  # admin may do everything
 

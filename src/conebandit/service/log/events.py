@@ -1,12 +1,13 @@
 """What happened: one class for each kind of event, with the body that it has in a sealed record.
 
-To add a kind, write its class, put it into ``Event`` and ``KINDS``, and say in ``State.fold`` what it does. Bodies are
-what is on disk: a key that is there today must be readable for ever.
+To add a kind, write its class, put it into ``Event`` and ``KINDS``, say in ``READ`` how entries with new names are
+read, and in ``State.fold`` what it does. Bodies are what is on disk: a key that is there today must be readable for
+ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
@@ -99,23 +100,30 @@ class Selection:
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it from the body of a decision."""
-        choice = _get(body, "choice", "a table or null", lambda value: value is None or isinstance(value, dict))
-        version = _get(body, "version", "text or null", lambda value: value is None or isinstance(value, str))
-        return cls(
-            mode=_mode(body),
-            arm=_text(body, "arm"),
-            propensity=_number(body, "propensity"),
-            active=tuple(_get(body, "active", "a list of names", lambda value: _is_list(value, _is_text))),
-            choice=None if choice is None else Choice(_text(choice, "arm"), _number(choice, "propensity")),
-            version=None if version is None else Version.parse(version),
-        )
+        return cls(**{name: READ[name](body, name) for name in cls.__match_args__})
 
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
 
 
+class _Fields:
+    """An event whose body is the table of its fields."""
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()  # names of the fields; every dataclass has them
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        return {name: getattr(self, name) for name in self.__match_args__}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back; a ``CorruptionError`` if an entry is missing or of a wrong type."""
+        return cls(**{name: READ[name](body, name) for name in cls.__match_args__})
+
+
 @dataclass(frozen=True, slots=True)
-class Created:
+class Created(_Fields):
     """The experiment began; always the first event, and never again.
 
     Attributes
@@ -133,15 +141,6 @@ class Created:
     at: int
     declaration: dict[str, Any]
     library: str
-
-    def to_body(self) -> Body:
-        """As it is on disk."""
-        return {"at": self.at, "declaration": self.declaration, "library": self.library}
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it back."""
-        return cls(at=_time(body), declaration=_table(body, "declaration"), library=_text(body, "library"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +179,12 @@ class Decided:
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back."""
-        return cls(
-            at=_time(body),
-            id=_text(body, "id"),
-            context=_table(body, "context"),
-            x=tuple(_get(body, "x", "a list of numbers", lambda value: _is_list(value, _is_number))),
-            selection=Selection.from_body(body),
-        )
+        given = {name: READ[name](body, name) for name in ("at", "id", "context", "x")}
+        return cls(**given, selection=Selection.from_body(body))
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class Reported(_Fields):
     """Values of some metrics came in for a decision: new ones, or corrections. Nothing that is known already."""
 
     kind: ClassVar[str] = "reported"
@@ -203,52 +197,29 @@ class Reported:
         """The id of the decision."""
         return self.id
 
-    def to_body(self) -> Body:
-        """As it is on disk."""
-        return {"at": self.at, "id": self.id, "values": self.values}
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it back."""
-        values = _table(body, "values")
-        for name in values:
-            _number(values, name)
-        return cls(at=_time(body), id=_text(body, "id"), values=values)
-
 
 @dataclass(frozen=True, slots=True)
-class _ArmChanged:
-    kind: ClassVar[str]
+class ArmAdded(_Fields):
+    """There is a new arm; it is served from the next revision on."""
+
+    kind: ClassVar[str] = "arm_added"
     decision: ClassVar[str | None] = None
     at: int
     arm: str
 
-    def to_body(self) -> Body:
-        """As it is on disk."""
-        return {"at": self.at, "arm": self.arm}
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it back."""
-        return cls(at=_time(body), arm=_text(body, "arm"))
-
 
 @dataclass(frozen=True, slots=True)
-class ArmAdded(_ArmChanged):
-    """There is a new arm; it is served from the next revision on."""
-
-    kind: ClassVar[str] = "arm_added"
-
-
-@dataclass(frozen=True, slots=True)
-class ArmRetired(_ArmChanged):
+class ArmRetired(_Fields):
     """An arm is never served again."""
 
     kind: ClassVar[str] = "arm_retired"
+    decision: ClassVar[str | None] = None
+    at: int
+    arm: str
 
 
 @dataclass(frozen=True, slots=True)
-class ModeChanged:
+class ModeChanged(_Fields):
     """The traffic mode is another one."""
 
     kind: ClassVar[str] = "mode_changed"
@@ -256,33 +227,15 @@ class ModeChanged:
     at: int
     mode: Mode
 
-    def to_body(self) -> Body:
-        """As it is on disk."""
-        return {"at": self.at, "mode": self.mode}
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it back."""
-        return cls(at=_time(body), mode=_mode(body))
-
 
 @dataclass(frozen=True, slots=True)
-class Revised:
+class Revised(_Fields):
     """From here on, all corrections and changes of arms up to position ``upto`` count."""
 
     kind: ClassVar[str] = "revised"
     decision: ClassVar[str | None] = None
     at: int
     upto: int
-
-    def to_body(self) -> Body:
-        """As it is on disk."""
-        return {"at": self.at, "upto": self.upto}
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it back."""
-        return cls(at=_time(body), upto=_get(body, "upto", "a position", _is_position))
 
 
 Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised
@@ -352,7 +305,7 @@ def read_as(kind: type[E], record: Record) -> E:
 # ---- entries of bodies ----------------------------------------------------------------------------------------------
 
 
-def _get(body: Mapping[str, Any], name: str, wanted: str, fits: Callable[[Any], bool]) -> Any:
+def _get(body: Body, name: str, wanted: str, fits: Callable[[Any], bool]) -> Any:
     if name not in body:
         raise CorruptionError(f"{name!a} is missing.")
     value = body[name]
@@ -369,19 +322,15 @@ def _is_number(value: Any) -> bool:
     return type(value) is float or type(value) is int
 
 
-def _is_position(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MAX_POSITION
-
-
 def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
     return isinstance(value, list) and all(map(of, value))
 
 
-def _text(body: Mapping[str, Any], name: str) -> str:
+def _text(body: Body, name: str) -> str:
     return str(_get(body, name, "text", _is_text))
 
 
-def _number(body: Mapping[str, Any], name: str) -> float:
+def _number(body: Body, name: str) -> float:
     number: float = _get(body, name, "a number", _is_number)
     return number
 
@@ -391,10 +340,56 @@ def _table(body: Body, name: str) -> dict[str, Any]:
     return table
 
 
-def _time(body: Body) -> int:
-    return int(_get(body, "at", "whole milliseconds since 1970", lambda value: type(value) is int))
+def _names(body: Body, name: str) -> tuple[str, ...]:
+    return tuple(_get(body, name, "a list of names", lambda value: _is_list(value, _is_text)))
 
 
-def _mode(body: Body) -> Mode:
-    mode: Mode = _get(body, "mode", f"one of {', '.join(MODES)}", lambda value: value in MODES)
+def _numbers(body: Body, name: str) -> tuple[float, ...]:
+    return tuple(_get(body, name, "a list of numbers", lambda value: _is_list(value, _is_number)))
+
+
+def _number_by_name(body: Body, name: str) -> dict[str, float]:
+    table = _table(body, name)
+    return {entry: _number(table, entry) for entry in table}
+
+
+def _time(body: Body, name: str) -> int:
+    return int(_get(body, name, "whole milliseconds since 1970", lambda value: type(value) is int))
+
+
+def _position(body: Body, name: str) -> int:
+    return int(_get(body, name, "a position", lambda value: type(value) is int and 0 <= value <= MAX_POSITION))
+
+
+def _mode(body: Body, name: str) -> Mode:
+    mode: Mode = _get(body, name, f"one of {', '.join(MODES)}", lambda value: value in MODES)
     return mode
+
+
+def _choice(body: Body, name: str) -> Choice | None:
+    choice = _get(body, name, "a table or null", lambda value: value is None or isinstance(value, dict))
+    return None if choice is None else Choice(_text(choice, "arm"), _number(choice, "propensity"))
+
+
+def _version(body: Body, name: str) -> Version | None:
+    version = _get(body, name, "text or null", lambda value: value is None or isinstance(value, str))
+    return None if version is None else Version.parse(version)
+
+
+# How each entry is read, by its name: the same in every event.
+READ: dict[str, Callable[[Body, str], Any]] = {
+    "at": _time,
+    "declaration": _table,
+    "library": _text,
+    "id": _text,
+    "context": _table,
+    "x": _numbers,
+    "mode": _mode,
+    "arm": _text,
+    "propensity": _number,
+    "active": _names,
+    "choice": _choice,
+    "version": _version,
+    "values": _number_by_name,
+    "upto": _position,
+}

@@ -11,8 +11,8 @@ from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Entry, 
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts
 from conebandit.service.log.state import State, check_order
-from conebandit.service.stores.base import PAGE, Session
 from conebandit.service.stores.records import Head, Record
+from conebandit.service.stores.session import PAGE, Session
 
 NEAR = 50  # events that may be left to fold within a turn
 ARM_KINDS = (Created.kind, ArmAdded.kind, ArmRetired.kind)  # events that say which arms there are

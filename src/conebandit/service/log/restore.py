@@ -12,8 +12,9 @@ from pathlib import Path
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.log.replay import declared, rebuild
-from conebandit.service.stores.base import PAGE, Session, Store, open_store
+from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.records import BEGINNING, Head, Record, new_id
+from conebandit.service.stores.session import PAGE, Session
 
 
 def restore(store: Store, records: Iterator[Record]) -> str:

@@ -17,8 +17,8 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import Served, load_policy
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.state import State
-from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import canonical
+from conebandit.service.stores.session import Session
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
 FORMAT = 2

@@ -26,8 +26,8 @@ from conebandit.service.log.events import (
 )
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import Windows
-from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import BEGINNING, Head, canonical
+from conebandit.service.stores.session import Session
 from conebandit.validate.arrays import FloatArray
 
 MAX_TIME = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates

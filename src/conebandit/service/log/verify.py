@@ -22,8 +22,8 @@ from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts
 from conebandit.service.log.state import State
 from conebandit.service.replies import StateDigest
-from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import Head
+from conebandit.service.stores.session import Session
 
 MAX_PROBLEMS = 10
 MAX_DIFFERENT = 10_000  # decisions whose differences are remembered; those that are left out are known in the end only
@@ -115,9 +115,7 @@ def verify(
     if every:
         watch.decide_again_as_it_was(left_out)
         left_out = set()
-    problems = watch.problems(left_out)
-    if served is not None and served.state != digest:
-        problems.insert(0, f"the service has state {served.state}, and the log leads to {digest}.")
+    problems = [*_differences(served, digest), *watch.problems(left_out)]
     return Verification(
         id=experiment_id,
         events=head.seq,
@@ -127,6 +125,12 @@ def verify(
         snapshots=watch.compared,
         problems=tuple(problems[:MAX_PROBLEMS]),
     )
+
+
+def _differences(served: StateDigest | None, digest: str) -> list[str]:
+    if served is None or served.state == digest:
+        return []
+    return [f"the service has state {served.state}, and the log leads to {digest}."]
 
 
 @dataclass

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.log.events import Decided, Reported, read, read_as
-from conebandit.service.stores.base import Session
 from conebandit.service.stores.records import Record
+from conebandit.service.stores.session import Session
 
 AHEAD = 500  # decisions of a metric in memory, at most
 

@@ -17,7 +17,8 @@ import psycopg
 import psycopg.conninfo
 
 from conebandit.service.errors import NotFoundError, UnavailableError
-from conebandit.service.stores.base import MAX_IDLE, SCHEMA, Session
+from conebandit.service.stores.base import MAX_IDLE, SCHEMA
+from conebandit.service.stores.session import Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
-from conebandit.service.stores.base import MAX_IDLE, SCHEMA, Session
+from conebandit.service.stores.base import MAX_IDLE, SCHEMA
+from conebandit.service.stores.session import Session
 
 WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
 PATIENCE = 10.0  # seconds to wait for another process that writes

@@ -1,0 +1,251 @@
+"""Everything that is read or written in one transaction, in SQL that both databases understand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.stores.records import START, Head, Record, check
+
+PAGE = 500  # events read at once; few enough that nobody waits for a page
+
+_IMPORTING = -1  # the head of a log that is being imported
+_COLUMNS = "seq, kind, decision, body, sealed"
+
+
+class KeyRow(NamedTuple):
+    """What is kept of an API key: not the key."""
+
+    id: str
+    name: str
+    scopes: str
+    digest: str
+    created: str
+
+
+class Connection(Protocol):
+    """What a session needs of a database."""
+
+    for_update: str  # how a SELECT locks its rows; empty if the transaction already locks everything
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """Run one statement with ``?`` for values; gives something to iterate over, with a ``rowcount``."""
+        ...
+
+    def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one INSERT for many rows."""
+        ...
+
+    def check(self) -> None:
+        """Let the database check itself, if it can; a ``CorruptionError`` says what it found."""
+        ...
+
+
+class Session:
+    """Everything that is read or written within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._run = connection.execute
+        self.check_database = connection.check
+
+    # ---- logs ---------------------------------------------------------------------------------------------------
+
+    def experiments(self) -> list[str]:
+        """Ids of all experiments, sorted."""
+        return [row[0] for row in self._run("SELECT id FROM experiments WHERE head >= 0 ORDER BY id")]
+
+    def head(self, experiment: str, *, lock: bool = False) -> Head | None:
+        """Where the log ends; None if there is no such experiment. ``lock``: nobody else appends until we commit."""
+        suffix = self._connection.for_update if lock else ""
+        sql = f"SELECT head, last_check FROM experiments WHERE id = ? AND head >= 0{suffix}"
+        rows = list(self._run(sql, (experiment,)))
+        return Head(*rows[0]) if rows else None
+
+    def existing_head(self, experiment: str, *, lock: bool = False) -> Head:
+        """Where the log ends; a ``NotFoundError`` if there is no such experiment."""
+        head = self.head(experiment, lock=lock)
+        if head is None:
+            raise NotFoundError(f"there is no experiment {experiment!a}.")
+        return head
+
+    def create(self, experiment: str) -> bool:
+        """Make an empty log, in place of an import that has not ended; False if there is a log already."""
+        created = self._take_id(experiment, 0, START)
+        if created:
+            self._run("DELETE FROM events WHERE experiment = ?", (experiment,))
+        return created
+
+    def _take_id(self, experiment: str, head: int, last_check: str) -> bool:
+        """False if there is a log already; what is being imported is none yet."""
+        sql = """INSERT INTO experiments (id, head, last_check) VALUES (?, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET head = excluded.head, last_check = excluded.last_check
+            WHERE experiments.head < 0"""
+        return bool(self._run(sql, (experiment, head, last_check)).rowcount == 1)
+
+    def append(self, experiment: str, events: Sequence[Record]) -> None:
+        """Add events that follow on the head; the caller holds the lock."""
+        if not events:
+            return
+        self._insert(experiment, events)
+        first, last = events[0], events[-1]
+        sql = "UPDATE experiments SET head = ?, last_check = ? WHERE id = ? AND head = ?"
+        if self._run(sql, (last.seq, last.check, experiment, first.seq - 1)).rowcount != 1:
+            raise UnavailableError("somebody else appended to the log at the same time; try again.")
+
+    def _insert(self, experiment: str, events: Sequence[Record]) -> None:
+        self._connection.insert_many(
+            f"INSERT INTO events (experiment, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
+        )
+
+    def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Record]:
+        """Some events in order, as stored."""
+        sql = f"SELECT {_COLUMNS} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        return [Record(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
+
+    def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Record]]:
+        """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
+        while after.seq < upto.seq:
+            page = check(self.events(experiment, after.seq, upto.seq, limit), after.check, after.seq)
+            if not page:
+                raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
+            yield page
+            after = page[-1].head
+        if after != upto:
+            raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that the log is said to end with.")
+
+    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Record]]:
+        """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
+        found: dict[str, list[Record]] = {}
+        marks = ", ".join("?" * len(decisions))
+        # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
+        events = self._look_up(f"e.decision IN ({marks})", experiment, decisions) if decisions else []
+        for event in sorted(events):
+            if event.seq <= upto and event.decision is not None:
+                found.setdefault(event.decision, []).append(event)
+        return found
+
+    def of_decisions(self, experiment: str, kind: str, decisions: Sequence[str]) -> dict[str, Record]:
+        """The event of a kind for each of some decisions, by id; left out: those that have none."""
+        marks = ", ".join("?" * len(decisions))
+        where, values = f"e.decision IN ({marks}) AND e.kind = ?", (*decisions, kind)
+        events = self._look_up(where, experiment, values) if decisions else []
+        return {event.decision: event for event in events if event.decision is not None}
+
+    def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
+        """The next events of a kind, in order."""
+        where = "e.seq > ? AND e.seq <= ? AND e.kind = ? ORDER BY e.seq LIMIT ?"
+        return self._look_up(where, experiment, (after, upto, kind, limit))
+
+    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Record]:
+        """All events of some kinds that are not about a decision, in order."""
+        marks = ", ".join("?" * len(kinds))
+        where = f"e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
+        return self._look_up(where, experiment, (upto, *kinds))
+
+    def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Record]:
+        """Events that are read out of order: each is checked with the seal of the one before it."""
+        sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
+            LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
+            WHERE e.experiment = ? AND {where}"""
+        rows = self._run(sql, (experiment, *values))
+        return [check([Record(*row[:5])], row[5] or START, row[0] - 1)[0] for row in rows]
+
+    def check_presence(self, experiment: str, upto: Head) -> None:
+        """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""
+        sql = "SELECT count(*) FROM events WHERE experiment = ? AND seq <= ?"
+        [(count,)] = list(self._run(sql, (experiment, upto.seq)))
+        if count != upto.seq:
+            raise CorruptionError(f"{experiment}: {upto.seq - count} of the first {upto.seq} events are missing.")
+        if upto.seq and self.events(experiment, upto.seq - 1, upto.seq)[0].check != upto.check:
+            raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that a snapshot was made after.")
+
+    # ---- imports: logs that nobody sees before they are whole; their heads are negative --------------------------
+
+    def begin_import(self, experiment: str, token: str) -> bool:
+        """From now on, whoever has the token writes the log; False if there is one already."""
+        return self._take_id(experiment, _IMPORTING, token)
+
+    def lock_import(self, experiment: str, token: str) -> None:
+        """Nobody else takes the id until we commit; a ``ConflictError`` if somebody has."""
+        sql = f"SELECT id FROM experiments WHERE id = ? AND head < 0 AND last_check = ?{self._connection.for_update}"
+        if not list(self._run(sql, (experiment, token))):
+            raise ConflictError(f"somebody else has made or imported experiment {experiment!r} meanwhile.")
+
+    def drop_imported(self, experiment: str, most: int) -> int:
+        """Remove some of what an earlier import has left; how many events. The caller holds the lock."""
+        sql = """DELETE FROM events WHERE experiment = ? AND seq <
+            (SELECT MIN(seq) FROM events WHERE experiment = ?) + ?"""
+        return int(self._run(sql, (experiment, experiment, most)).rowcount)
+
+    def add_imported(self, experiment: str, events: Sequence[Record]) -> None:
+        """Write events that nobody sees yet. The caller holds the lock."""
+        self._insert(experiment, events)
+
+    def end_import(self, experiment: str, head: Head) -> None:
+        """The log is whole: let it be seen. The caller holds the lock."""
+        self._run("UPDATE experiments SET head = ?, last_check = ? WHERE id = ?", (*head, experiment))
+
+    # ---- snapshots ----------------------------------------------------------------------------------------------
+
+    def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> bool:
+        """Keep a state; False if there is, or somebody makes, a snapshot of this position."""
+        if not self.begin_snapshot(experiment, seq):
+            return False
+        for number, content in enumerate(parts):
+            self.add_snapshot_part(experiment, seq, number, content)
+        self.complete_snapshot(experiment, seq)
+        return True
+
+    def begin_snapshot(self, experiment: str, seq: int) -> bool:
+        """A snapshot is going to be kept; False if there is, or somebody makes, one of this position."""
+        sql = "INSERT INTO snapshot_heads (experiment, seq, complete) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
+        return bool(self._run(sql, (experiment, seq)).rowcount == 1)
+
+    def add_snapshot_part(self, experiment: str, seq: int, number: int, content: bytes) -> bool:
+        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile, or somebody else makes it."""
+        sql = """INSERT INTO snapshot_parts (experiment, seq, part, content)
+            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?
+            ON CONFLICT DO NOTHING"""
+        return bool(self._run(sql, (number, content, experiment, seq)).rowcount == 1)
+
+    def complete_snapshot(self, experiment: str, seq: int) -> None:
+        """All parts of a snapshot are there."""
+        self._run("UPDATE snapshot_heads SET complete = 1 WHERE experiment = ? AND seq = ?", (experiment, seq))
+
+    def snapshots(self, experiment: str) -> list[int]:
+        """Positions of the snapshots that are complete, latest first."""
+        sql = "SELECT seq FROM snapshot_heads WHERE experiment = ? AND complete = 1 ORDER BY seq DESC"
+        return [row[0] for row in self._run(sql, (experiment,))]
+
+    def snapshot(self, experiment: str, seq: int) -> Iterator[bytes]:
+        """The parts of the snapshot at a position."""
+        sql = "SELECT content FROM snapshot_parts WHERE experiment = ? AND seq = ? AND part = ?"
+        for number in itertools.count():
+            found = list(self._run(sql, (experiment, seq, number)))
+            if not found:
+                return
+            yield bytes(found[0][0])
+
+    def drop_snapshots(self, experiment: str, first: int, last: int = 2**62, *, but: int | None = None) -> None:
+        """Forget the snapshots at positions ``first`` to ``last``, but not the one at ``but``."""
+        for table in ("snapshot_heads", "snapshot_parts"):
+            sql = f"DELETE FROM {table} WHERE experiment = ? AND seq >= ? AND seq <= ? AND seq <> ?"
+            self._run(sql, (experiment, first, last, -1 if but is None else but))
+
+    # ---- keys ---------------------------------------------------------------------------------------------------
+
+    def add_key(self, key: KeyRow) -> None:
+        """Keep a key."""
+        self._run("INSERT INTO api_keys (id, name, scopes, digest, created) VALUES (?, ?, ?, ?, ?)", key)
+
+    def api_keys(self) -> list[KeyRow]:
+        """All keys, oldest first."""
+        sql = "SELECT id, name, scopes, digest, created FROM api_keys ORDER BY created, id"
+        return [KeyRow(*row) for row in self._run(sql)]
+
+    def remove_key(self, id_: str) -> bool:
+        """Forget a key; False if there is none."""
+        return bool(self._run("DELETE FROM api_keys WHERE id = ?", (id_,)).rowcount == 1)
