@@ -138,7 +138,7 @@ def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
         ("decided", {"version": "ConeTree-0.1.0-x"}, "'version' must be"),
         ("decided", {"choice": {"arm": "a"}}, "'propensity' is missing"),
         ("decided", {"x": [0.5, None]}, "'x' must be a list of numbers"),
-        ("reported", {"values": {"m": "1"}}, "'m' must be a number"),
+        ("reported", {"values": {"m": "1"}}, "'values' must be a table of numbers; got {'m': '1'}"),
         ("revised", {"upto": -1}, "'upto' must be a position"),
         ("revised", {"upto": 10**30}, "'upto' must be a position"),
         ("reported", {"id": "another"}, "it is filed under decision 'd', and not under 'another'"),

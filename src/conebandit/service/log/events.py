@@ -7,6 +7,7 @@ ever.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
@@ -19,9 +20,10 @@ MAX_POSITION = 2**62  # what every database can count to
 
 Body = dict[str, Any]
 
+_POSITION = re.compile("0|[1-9][0-9]*")
 
-@dataclass(frozen=True, slots=True)
-class Version:
+
+class Version(NamedTuple):
     """Which policy made a decision: its name, the release of the library, and the last event that it had learned from.
 
     On disk it is text. Its first part, up to the first dash, is the policy and its last one the position; releases may
@@ -44,7 +46,7 @@ class Version:
         """Read a version; a ``CorruptionError`` if it is none."""
         policy, _, rest = text.partition("-")
         library, dash, position = rest.rpartition("-")
-        if not dash or not position.isdecimal() or str(int(position)) != position:
+        if not dash or not _POSITION.fullmatch(position):
             raise CorruptionError(f"'version' must be POLICY-LIBRARY-POSITION; got {ascii(text)[:60]}.")
         return cls(policy, library, int(position))
 
@@ -52,16 +54,14 @@ class Version:
         return f"{self.policy}-{self.library}-{self.position}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """What the policy would do, whatever was served."""
 
     arm: str
     propensity: float
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """The arm that was served, and what led to it.
 
     Attributes
@@ -100,7 +100,14 @@ class Selection:
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it from the body of a decision."""
-        return cls(**{name: READ[name](body, name) for name in cls.__match_args__})
+        return cls(
+            _mode(body, "mode"),
+            _text(body, "arm"),
+            _number(body, "propensity"),
+            _names(body, "active"),
+            _choice(body, "choice"),
+            _version(body, "version"),
+        )
 
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
@@ -179,8 +186,8 @@ class Decided:
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back."""
-        given = {name: READ[name](body, name) for name in ("at", "id", "context", "x")}
-        return cls(**given, selection=Selection.from_body(body))
+        given = (_time(body, "at"), _text(body, "id"), _table(body, "context"), _numbers(body, "x"))
+        return cls(*given, Selection.from_body(body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,93 +310,101 @@ def read_as(kind: type[E], record: Record) -> E:
 
 
 # ---- entries of bodies ----------------------------------------------------------------------------------------------
+# Long logs are read event by event, so these are quick: JSON knows few types, and each value has exactly one of them.
+
+_NUMBERS, _TEXTS = {int, float}, {str}
 
 
-def _get(body: Body, name: str, wanted: str, fits: Callable[[Any], bool]) -> Any:
+def _refusal(body: Body, name: str, wanted: str) -> CorruptionError:
     if name not in body:
-        raise CorruptionError(f"{name!a} is missing.")
-    value = body[name]
-    if not fits(value):
-        raise CorruptionError(f"{name!a} must be {wanted}; got {ascii(value)[:60]}.")
-    return value
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is float or type(value) is int
-
-
-def _is_list(value: Any, of: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(of, value))
+        return CorruptionError(f"{name!a} is missing.")
+    return CorruptionError(f"{name!a} must be {wanted}; got {ascii(body[name])[:60]}.")
 
 
 def _text(body: Body, name: str) -> str:
-    return str(_get(body, name, "text", _is_text))
+    value = body.get(name)
+    if type(value) is str:
+        return value
+    raise _refusal(body, name, "text")
 
 
 def _number(body: Body, name: str) -> float:
-    number: float = _get(body, name, "a number", _is_number)
-    return number
+    value = body.get(name)
+    if type(value) is float or type(value) is int:
+        return value
+    raise _refusal(body, name, "a number")
 
 
 def _table(body: Body, name: str) -> dict[str, Any]:
-    table: dict[str, Any] = _get(body, name, "a table", lambda value: isinstance(value, dict))
-    return table
+    value = body.get(name)
+    if type(value) is dict:
+        return value
+    raise _refusal(body, name, "a table")
 
 
 def _names(body: Body, name: str) -> tuple[str, ...]:
-    return tuple(_get(body, name, "a list of names", lambda value: _is_list(value, _is_text)))
+    value = body.get(name)
+    if type(value) is list and set(map(type, value)) <= _TEXTS:
+        return tuple(value)
+    raise _refusal(body, name, "a list of names")
 
 
 def _numbers(body: Body, name: str) -> tuple[float, ...]:
-    return tuple(_get(body, name, "a list of numbers", lambda value: _is_list(value, _is_number)))
+    value = body.get(name)
+    if type(value) is list and set(map(type, value)) <= _NUMBERS:
+        return tuple(value)
+    raise _refusal(body, name, "a list of numbers")
 
 
 def _number_by_name(body: Body, name: str) -> dict[str, float]:
-    table = _table(body, name)
-    return {entry: _number(table, entry) for entry in table}
+    value = body.get(name)
+    if type(value) is dict and set(map(type, value.values())) <= _NUMBERS:
+        return value
+    raise _refusal(body, name, "a table of numbers")
 
 
 def _time(body: Body, name: str) -> int:
-    return int(_get(body, name, "whole milliseconds since 1970", lambda value: type(value) is int))
+    value = body.get(name)
+    if type(value) is int:
+        return value
+    raise _refusal(body, name, "whole milliseconds since 1970")
 
 
 def _position(body: Body, name: str) -> int:
-    return int(_get(body, name, "a position", lambda value: type(value) is int and 0 <= value <= MAX_POSITION))
+    value = body.get(name)
+    if type(value) is int and 0 <= value <= MAX_POSITION:
+        return value
+    raise _refusal(body, name, "a position")
 
 
 def _mode(body: Body, name: str) -> Mode:
-    mode: Mode = _get(body, name, f"one of {', '.join(MODES)}", lambda value: value in MODES)
-    return mode
+    value: Mode | None = body.get(name)
+    if value in MODES:
+        return value
+    raise _refusal(body, name, f"one of {', '.join(MODES)}")
 
 
 def _choice(body: Body, name: str) -> Choice | None:
-    choice = _get(body, name, "a table or null", lambda value: value is None or isinstance(value, dict))
-    return None if choice is None else Choice(_text(choice, "arm"), _number(choice, "propensity"))
+    if name in body and body[name] is None:
+        return None
+    choice = _table(body, name)
+    return Choice(_text(choice, "arm"), _number(choice, "propensity"))
 
 
 def _version(body: Body, name: str) -> Version | None:
-    version = _get(body, name, "text or null", lambda value: value is None or isinstance(value, str))
-    return None if version is None else Version.parse(version)
+    if name in body and body[name] is None:
+        return None
+    return Version.parse(_text(body, name))
 
 
-# How each entry is read, by its name: the same in every event.
+# How the fields of simple events are read, by their names.
 READ: dict[str, Callable[[Body, str], Any]] = {
     "at": _time,
     "declaration": _table,
     "library": _text,
     "id": _text,
-    "context": _table,
-    "x": _numbers,
-    "mode": _mode,
-    "arm": _text,
-    "propensity": _number,
-    "active": _names,
-    "choice": _choice,
-    "version": _version,
     "values": _number_by_name,
+    "arm": _text,
+    "mode": _mode,
     "upto": _position,
 }

@@ -110,9 +110,10 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
     if page is None:
         return False
     histories = _histories(session, state, page)
+    known_entries = {entry.seq: entry for history in histories.values() for entry in history}
     for record in page:
         try:
-            entry, reports = read(record), None
+            entry, reports = known_entries.get(record.seq) or read(record), None
             if isinstance(entry.event, Reported) and entry.event.id in histories:
                 known = max(state.view, entry.seq)
                 reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
