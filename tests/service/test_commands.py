@@ -14,7 +14,7 @@ from conebandit.cli import app
 from conebandit.service.client import Client
 from conebandit.service.http import server
 from conebandit.service.http.server import serving
-from conebandit.service.log.replay import NEAR
+from conebandit.service.log.replay import MAX_LEFT
 from conebandit.service.log.state import State
 from conebandit.service.stores.sqlite import SqliteStore
 from tests.service.databases import free_port
@@ -88,8 +88,8 @@ def test_showing_a_long_log_keeps_nobody_waiting(run, tmp_path, monkeypatch):
     monkeypatch.setattr(SqliteStore, "write", noticing)
     monkeypatch.setattr(State, "fold", counting)
     assert json.loads(run("experiment", "show", "checkout").output)["events"] == 301
-    assert folded.count(False) >= 301 - NEAR
-    assert folded.count(True) <= NEAR
+    assert folded.count(False) >= 301 - MAX_LEFT
+    assert folded.count(True) <= MAX_LEFT
 
 
 def test_verify_asks_a_running_service(run, tmp_path):

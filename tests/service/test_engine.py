@@ -125,7 +125,7 @@ def test_windows_close_with_the_default_and_late_values_do_not_count(run):
 
 
 def test_open_windows_wait_in_the_log_and_not_in_memory(run, monkeypatch):
-    monkeypatch.setattr(windows, "AHEAD", 10)
+    monkeypatch.setattr(windows, "MAX_AHEAD", 10)
     for i in range(10):
         run.decide([{"id": f"{i}-{k}", "context": PHONE} for k in range(20)])
         run.now += 1000
@@ -351,7 +351,7 @@ def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkey
     """Random delays, parts, repeats, corrections, arms and modes, with two ledgers that take turns on one store."""
     rng = random.Random(seed)
     if seed % 2:
-        monkeypatch.setattr(windows, "AHEAD", 2)  # windows must be read from the log again and again
+        monkeypatch.setattr(windows, "MAX_AHEAD", 2)  # windows must be read from the log again and again
     run = Driver(store)
     run.create(declaration)
     ledgers, ids = [run.ledger, Ledger()], []

@@ -256,7 +256,7 @@ def test_short_logs_are_folded_anew_at_once(service):
 def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
     """Two ledgers that take turns; revisions begin and end at any moment, overlap, and are sometimes of no use."""
     rng = random.Random(seed)
-    monkeypatch.setattr(windows, "AHEAD", 3)
+    monkeypatch.setattr(windows, "MAX_AHEAD", 3)
     run = Driver(store)
     run.ledger = Ledger(NEVER)
     run.create(declaration)

@@ -17,7 +17,7 @@ from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.http import server
-from conebandit.service.log.replay import NEAR, read_to_head, rebuild
+from conebandit.service.log.replay import MAX_LEFT, read_to_head, rebuild
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.session import PAGE
@@ -89,7 +89,7 @@ def test_a_long_log_is_read_without_a_lock(address, declaration, folds):
     folds[True] = folds[False] = 0
     digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
     assert (digest.events, digest.state) == (LONG, at_the_end(writer.store))
-    assert folds[True] <= NEAR
+    assert folds[True] <= MAX_LEFT
     writer.close()
 
 
@@ -139,7 +139,7 @@ def test_others_write_and_revise_meanwhile(address, declaration):
     other.close()
     with store.read() as session:
         head = session.head("checkout")
-    assert 0 <= head.seq - state.head.seq <= NEAR
+    assert 0 <= head.seq - state.head.seq <= MAX_LEFT
     ledger = Ledger()
     ledger.put(state)
     with ledger.transaction(store, now=0) as begun:
@@ -164,7 +164,7 @@ def test_what_others_have_appended_meanwhile_is_read_without_a_lock(address, dec
         change()
         folds[True] = folds[False] = 0
         digest = writer.submit("checkout", lambda turn: turn.digest("checkout")).result()
-        assert folds[True] <= NEAR
+        assert folds[True] <= MAX_LEFT
         assert digest.state == at_the_end(writer.store)
     writer.close()
     other.close()

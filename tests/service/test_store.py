@@ -48,7 +48,7 @@ def hasty(postgres, monkeypatch, request):
     """The address of an empty database, to which nobody waits for more than a second or two."""
     module = pytest.importorskip("conebandit.service.stores.postgres")
     monkeypatch.setattr(module, "PATIENCE", 1)
-    monkeypatch.setattr(module, "LONGEST", 1)
+    monkeypatch.setattr(module, "MAX_STATEMENT", 1)
     monkeypatch.setattr(module, "GRACE", 1)
     monkeypatch.setitem(module._SETTINGS, "connect_timeout", 2)  # the least that libpq takes
     return postgres.fresh_database(request.node.name.lower())
@@ -120,7 +120,7 @@ def test_making_an_index_may_take_long(hasty, monkeypatch):
 
 
 def test_a_lock_is_waited_for_only_so_long(hasty, monkeypatch):
-    monkeypatch.setattr("conebandit.service.stores.postgres.LONGEST", 20)
+    monkeypatch.setattr("conebandit.service.stores.postgres.MAX_STATEMENT", 20)
     store = open_store(hasty)
     with store.write() as session:
         session.create("e")

@@ -26,7 +26,7 @@ from conebandit.service.stores.session import PAGE
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
-LONGEST_PAUSE = 0.01  # seconds
+MAX_PAUSE = 0.01  # seconds
 PART = 1 << 16  # characters of text, or bytes of a file, that are sent at once
 ROWS = 5000  # of a table, that are kept as objects of Python at once
 
@@ -69,7 +69,7 @@ def pages(
             return
         start = time.perf_counter()
         yield page
-        time.sleep(min(time.perf_counter() - start, LONGEST_PAUSE))
+        time.sleep(min(time.perf_counter() - start, MAX_PAUSE))
         after = page[-1].head
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
-from conebandit.service.log.replay import NEAR, fold_page, start
+from conebandit.service.log.replay import MAX_LEFT, fold_page, start
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 
 AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
-LONGEST_PAUSE = 0.02  # seconds
+MAX_PAUSE = 0.02  # seconds
 RETRY = 10.0  # seconds after a revision that came to nothing
 REPLAYED = 3000  # events a second, with pauses; after so long a process does what another one should have done
 
@@ -91,8 +91,8 @@ class Revision:
 
     def _catch_up(self, state: State) -> None:
         """Fold until the end of the log is near."""
-        left = NEAR + 1
-        while left > NEAR:
+        left = MAX_LEFT + 1
+        while left > MAX_LEFT:
             if self._given_up.is_set() or state.stale:
                 raise GivenUpError
             began = time.perf_counter()
@@ -102,7 +102,7 @@ class Revision:
                     raise GivenUpError  # another log of the same name
                 fold_page(session, state, head, limit=AT_ONCE)
             left = head.seq - state.head.seq
-            time.sleep(min(time.perf_counter() - began, LONGEST_PAUSE))
+            time.sleep(min(time.perf_counter() - began, MAX_PAUSE))
 
     def _write_snapshot(self, state: State) -> int | None:
         """Write a snapshot, which is completed by the turn that goes on from it; its position.

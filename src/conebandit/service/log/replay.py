@@ -14,7 +14,7 @@ from conebandit.service.log.state import State, check_order
 from conebandit.service.stores.records import Head, Record
 from conebandit.service.stores.session import PAGE, Session
 
-NEAR = 50  # events that may be left to fold within a turn
+MAX_LEFT = 50  # events that may be left to fold within a turn
 ARM_KINDS = (Created.kind, ArmAdded.kind, ArmRetired.kind)  # events that say which arms there are
 
 Watch = Callable[[State, Entry, Reports | None], None]  # called after each event that was folded

@@ -17,7 +17,7 @@ from conebandit.service.log.events import Decided, Reported, read, read_as
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 
-AHEAD = 500  # decisions of a metric in memory, at most
+MAX_AHEAD = 500  # decisions of a metric in memory, at most
 
 
 class Closing(NamedTuple):
@@ -48,7 +48,7 @@ class _Queue:
     def add(self, seq: int, decided: Decided) -> None:
         """A decision was made. It is kept in memory only if all before it are."""
         known = self.ahead[-1].seq if self.ahead else self.closed
-        if len(self.ahead) < AHEAD and known == self._latest:
+        if len(self.ahead) < MAX_AHEAD and known == self._latest:
             self.ahead.append(self._closing(seq, decided))
         self._latest = seq
 
@@ -64,7 +64,7 @@ class _Queue:
         """Windows that closed before ``at``, once each."""
         while True:
             if not self.ahead and self.closed < self._latest:
-                page = session.next_of_kind(experiment.id, Decided.kind, self.closed, self._latest, AHEAD)
+                page = session.next_of_kind(experiment.id, Decided.kind, self.closed, self._latest, MAX_AHEAD)
                 self.ahead.extend(self._closing(record.seq, read_as(Decided, record)) for record in page)
             if not self.ahead or self.ahead[0].deadline >= at:
                 return
@@ -104,7 +104,7 @@ class Windows:
         if not any(queue.may_be_due(at) for queue in self._queues):
             return
         due = heapq.merge(*(queue.due(at, self._experiment, session) for queue in self._queues))
-        while part := list(itertools.islice(due, AHEAD)):
+        while part := list(itertools.islice(due, MAX_AHEAD)):
             histories = session.histories(self._experiment.id, list({closing.id for closing in part}), 2**62)
             for closing in part:
                 if not self._came(closing, histories.get(closing.id, [])):

@@ -22,7 +22,7 @@ from conebandit.service.stores.session import Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
-LONGEST = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
+MAX_STATEMENT = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
 # Of connections, unless the address says otherwise: notice that the other machine is gone.
 _SETTINGS: dict[str, str | int | None] = {
@@ -30,7 +30,7 @@ _SETTINGS: dict[str, str | int | None] = {
     "keepalives_idle": PATIENCE,
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 1000 * LONGEST,
+    "tcp_user_timeout": 1000 * MAX_STATEMENT,
 }
 
 
@@ -47,7 +47,7 @@ class _Impatient(psycopg.Connection[Any]):
 
     def wait(self, gen: Generator[Any, Any, Any], *_: Any, **__: Any) -> Any:
         """Let psycopg's generator do its work: it says what it waits for, and wants to be told when that is there."""
-        deadline = time.monotonic() + LONGEST + GRACE
+        deadline = time.monotonic() + MAX_STATEMENT + GRACE
         ready = None
         try:
             while True:
@@ -57,7 +57,7 @@ class _Impatient(psycopg.Connection[Any]):
                     found = selector.select(None if self.patient else max(0.0, deadline - time.monotonic()))
                 if not found:
                     self.close()  # nobody knows what has become of the statement
-                    raise psycopg.OperationalError(f"no answer within {LONGEST + GRACE} seconds")
+                    raise psycopg.OperationalError(f"no answer within {MAX_STATEMENT + GRACE} seconds")
                 ready = found[0][1]
         except StopIteration as end:
             return end.value
@@ -73,7 +73,7 @@ class _Connection:
         settings = _SETTINGS | psycopg.conninfo.conninfo_to_dict(address)
         self.raw = _Impatient.connect(psycopg.conninfo.make_conninfo("", **settings))
         self.execute(f"SET lock_timeout = '{PATIENCE}s'")
-        self.execute(f"SET statement_timeout = '{LONGEST}s'")
+        self.execute(f"SET statement_timeout = '{MAX_STATEMENT}s'")
         self.raw.commit()
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
