@@ -17,6 +17,7 @@ from conebandit.service.log.events import (
     Created,
     Decided,
     Entry,
+    Event,
     ModeChanged,
     Reported,
     Revised,
@@ -47,7 +48,7 @@ selections = st.builds(
     st.none() | st.builds(Choice, texts, numbers),
     st.none() | versions,
 )
-EVENTS = {
+EVENTS: dict[type[Event], st.SearchStrategy] = {
     Created: st.builds(Created, times, st.dictionaries(texts, numbers | texts), texts),
     Decided: st.builds(Decided, times, ids, contexts, st.lists(numbers, max_size=4).map(tuple), selections),
     Reported: st.builds(Reported, times, ids, st.dictionaries(texts, numbers, max_size=4)),
@@ -57,7 +58,7 @@ EVENTS = {
     Revised: st.builds(Revised, times, st.integers(0, 2**40)),
 }
 SELECTION = Selection("live", "a", 0.5, ("a", "b"), Choice("a", 0.5), Version("ConeTree", "0.1.0", 3))
-EXAMPLES = {
+EXAMPLES: dict[str, Event] = {
     "created": Created(5, {"id": "e"}, "0.1.0"),
     "decided": Decided(5, "d", {"age": 3}, (0.5, 1.0), SELECTION),
     "reported": Reported(5, "d", {"m": 1.0}),

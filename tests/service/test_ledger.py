@@ -53,7 +53,7 @@ def test_nothing_of_a_transaction_that_failed_stays_in_memory(run, store):
     assert run.state is None, "it was ahead of the store"
     assert run.ledger.state("other") is other, "it was only looked at"
     assert run.describe()["events"] == 6
-    assert run.state.digest() == in_the_log(store)
+    assert run.digest()["state"] == in_the_log(store)
 
 
 class Breaking:
