@@ -1,7 +1,8 @@
-"""The README says what was measured, word for word."""
+"""Pages say what was measured, word for word; links lead somewhere; the plan of the house is the house."""
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,23 @@ def test_links_lead_somewhere(page):
     for target in [part.split(")")[0] for part in text.split("](")[1:]]:
         if not target.startswith(("http", "#")):
             assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), f"{page}: {target}"
+
+
+PACKAGE = ROOT / "src" / "conebandit"
+PLAN = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_every_room_is_in_the_plan():
+    rooms = {path.parent.relative_to(PACKAGE).as_posix() + "/" for path in PACKAGE.rglob("__init__.py")} - {"./"}
+    files = {path.name for path in PACKAGE.glob("*.py") if not path.name.startswith("_")}
+    for room in rooms | files:
+        assert f"`{room}`" in PLAN or f"`{room.removeprefix('service/http/')}`" in PLAN, f"{room} is not in the plan"
+
+
+def test_every_file_that_the_plan_names_is_there():
+    known = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
+    names = {path.rpartition("/")[2] for path in known}
+    for named in re.findall(r"`([a-z_/]+\.py)`", PLAN):
+        named_here = named.removeprefix("conebandit/")
+        found = any(path.endswith(named_here) for path in known) if "/" in named_here else named_here in names
+        assert found or (ROOT / named).exists(), f"the plan names {named}, which is not there"

@@ -12,50 +12,73 @@ from conebandit import environments
 from conebandit._version import __version__
 from conebandit.checks import check_environment, check_policy
 from conebandit.diagnose.monitor import ShiftMonitor
-from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve, rho_tree
-from conebandit.diagnose.smoothness import margin, margin_from_log, smoothness, smoothness_from_log
+from conebandit.diagnose.rho import Exponent, Rho, RhoCurve, rho, rho_curve, rho_tree
+from conebandit.diagnose.smoothness import PowerLaw, margin, margin_from_log, smoothness, smoothness_from_log
+from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
+from conebandit.environments.base import Environment, World
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.geometry.pareto import pareto_mask
-from conebandit.policies.base import Decision, Front
+from conebandit.policies.base import Decision, Front, Policy
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
-from conebandit.policies.cone_kernel import ConeKernel
+from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cone_kernel import Beaten, ConeKernel, KernelExplanation
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.default import default_policy
+from conebandit.policies.explanation import Bin, Elimination, Explanation
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
 from conebandit.policies.neighbours import NeighbourParetoUCB
-from conebandit.policies.oracle import Oracle
+from conebandit.policies.oracle import Oracle, Truth
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
-from conebandit.service.client import Client
+from conebandit.service.client import Assignment, Client, ClientError, Receipt
 from conebandit.simulate import Run, simulate, simulate_many
+from conebandit.validate.storage import PolicyFileError
 
 __all__ = [
+    "Assignment",
+    "Beaten",
+    "Bin",
     "BinnedElimination",
     "BinnedParetoUCB",
     "Client",
+    "ClientError",
+    "CompiledPolicy",
     "Cone",
     "ConeKernel",
     "ConeTree",
     "Decision",
+    "Elimination",
+    "Environment",
+    "Explanation",
+    "Exponent",
     "Front",
+    "KernelExplanation",
     "LinearParetoUCB",
     "NeighbourParetoUCB",
     "Oracle",
     "ParetoUCB1",
     "ParetoZooming",
+    "Policy",
+    "PolicyFileError",
+    "PowerLaw",
     "RandomArm",
+    "Receipt",
     "Rho",
     "RhoCurve",
     "Run",
     "ScalarisedUCB",
     "SelfTuning",
+    "ShiftAlarm",
     "ShiftMonitor",
+    "ShiftSnapshot",
+    "Truth",
+    "World",
     "__version__",
     "additive_gap",
     "check_environment",

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from conebandit.diagnose.snapshot import Alarm, Snapshot
+from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.kernels import monitor as kernels
 from conebandit.validate import storage
 from conebandit.validate.arguments import as_count, as_number, as_seed
@@ -179,12 +179,12 @@ class ShiftMonitor:
         return int(self._size[kernels.SEEN])
 
     @property
-    def alarm(self) -> Alarm | None:
+    def alarm(self) -> ShiftAlarm | None:
         """The first alarm since the start or the last reset."""
         at, stream, change = (int(self._size[i]) for i in (kernels.ALARM, kernels.STREAM, kernels.CHANGE))
         if at < 0:
             return None
-        return Alarm(at, stream if stream < self.context_dim else None, change)
+        return ShiftAlarm(at, stream if stream < self.context_dim else None, change)
 
     @property
     def evidence(self) -> float:
@@ -199,7 +199,7 @@ class ShiftMonitor:
         places = np.arange(self.n_contexts - late, self.n_contexts) % self.window
         return self._state.rows[self.reference + places]
 
-    def snapshot(self, h: float | None = None, level: int | None = None) -> Snapshot:
+    def snapshot(self, h: float | None = None, level: int | None = None) -> ShiftSnapshot:
         """Compare the recent window with the reference.
 
         Parameters
@@ -226,7 +226,7 @@ class ShiftMonitor:
                 f"a snapshot needs contexts after the reference of {self.reference}; got {self.n_contexts}."
             )
         before = self._state.rows[: self.reference].copy()
-        return Snapshot.compare(
+        return ShiftSnapshot.compare(
             before,
             late,
             h=h,

@@ -85,6 +85,14 @@ class Exponent:
         Largest ``h^gamma rho_h`` on the curve.
     radii
         The radii that were used.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> from conebandit.environments import shift
+    >>> curve = cb.rho_curve(shift.power_law(3.0), shift.uniform(1))
+    >>> round(curve.exponent().gamma)
+    3
     """
 
     gamma: float

@@ -45,6 +45,13 @@ class PowerLaw:
         The points: radii and moduli of continuity, or gaps and shares of contexts.
     kind
         What was measured.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> law = cb.smoothness(cb.environments.smooth(context_dim=1))
+    >>> law.low <= law.exponent <= law.high, law.kind
+    (True, 'smoothness')
     """
 
     exponent: float

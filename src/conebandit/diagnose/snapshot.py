@@ -16,7 +16,7 @@ CONTEXTS_PER_CELL = 16  # of the reference, on average, by default
 
 
 @dataclass(frozen=True)
-class Alarm:
+class ShiftAlarm:
     """When a shift was seen, in what, and when it probably began.
 
     Attributes
@@ -27,6 +27,15 @@ class Alarm:
         Which coordinate gave it away; None if several together did so more clearly than any alone.
     change_point
         Estimated number of contexts before the change.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> monitor = cb.ShiftMonitor(1)
+    >>> rng = np.random.default_rng(0)
+    >>> _ = monitor.update_many(np.concatenate([rng.uniform(size=(2000, 1)), rng.uniform(0.5, 1.0, size=(500, 1))]))
+    >>> monitor.alarm.coordinate, abs(monitor.alarm.change_point - 2000) < 50
+    (0, True)
     """
 
     at: int
@@ -35,7 +44,7 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ShiftSnapshot:
     """How recent contexts differ from those of the reference.
 
     Attributes
@@ -58,11 +67,20 @@ class Snapshot:
         Of the cells.
     little_support
         Share of the recent window in cells with fewer than five contexts of the reference.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> monitor = cb.ShiftMonitor(1)
+    >>> _ = monitor.update_many(np.random.default_rng(0).uniform(size=(3000, 1)))
+    >>> now = monitor.snapshot()
+    >>> now.contexts, now.alarm, now.little_support < 0.1
+    (3000, None, True)
     """
 
     contexts: int
     evidence: float
-    alarm: Alarm | None
+    alarm: ShiftAlarm | None
     rho: Rho
     h: float
     cells: NDArray[np.int64]
@@ -82,8 +100,8 @@ class Snapshot:
         seed: int,
         contexts: int,
         evidence: float,
-        alarm: Alarm | None,
-    ) -> Snapshot:
+        alarm: ShiftAlarm | None,
+    ) -> ShiftSnapshot:
         """Compare two windows of contexts, (R, d) and (n, d); ``h`` and ``level`` as for ``ShiftMonitor.snapshot``."""
         radius = filled_radius(reference) if h is None else h
         depth = _usual_level(reference) if level is None else level

@@ -21,6 +21,12 @@ class Environment(Sizes, Protocol):
     """Any object with these members can be simulated.
 
     Contexts do not depend on actions, so everything is vectorised: whole chunks of rounds at a time.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> isinstance(cb.environments.paper(), cb.Environment)
+    True
     """
 
     @property
@@ -64,6 +70,16 @@ class World:
         Number of arms, K.
     noise
         How rewards are drawn around their means.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> from conebandit.environments import shift
+    >>> def means(x):  # two arms, two objectives: the second arm is better for large contexts
+    ...     return np.stack([np.stack([1.5 - x[:, 0], 1 + x[:, 0]], 1), np.stack([0.5 + x[:, 0], 1 + x[:, 0]], 1)], 1)
+    >>> world = cb.World("crossing", shift.stationary(shift.uniform(1)), means, cb.Cone.orthant(2), n_arms=2)
+    >>> world.means(np.array([[0.2]])).shape
+    (1, 2, 2)
     """
 
     name: str

@@ -20,7 +20,15 @@ from conebandit.validate.box import as_bounds
 
 
 class Distribution(Protocol):
-    """A law of contexts on a box."""
+    """A law of contexts on a box.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from conebandit.environments import shift
+    >>> shift.uniform(2).sample(np.random.default_rng(0), 3).shape
+    (3, 2)
+    """
 
     @property
     def context_dim(self) -> int:

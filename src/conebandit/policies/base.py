@@ -72,6 +72,12 @@ class Policy(Sizes, Protocol):
 
     ``decide`` must not change the policy, and must give the same answer to the same context and key until the next
     ``observe``.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> isinstance(cb.RandomArm(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1), cb.Policy)
+    True
     """
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:

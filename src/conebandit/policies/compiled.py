@@ -43,6 +43,12 @@ class CompiledPolicy(CommonPolicy):
         The file of kernels.
     _layout
         What the arrays of the state are.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> issubclass(cb.ConeKernel, cb.CompiledPolicy)
+    True
     """
 
     _kernels: ClassVar[Any]

@@ -9,7 +9,15 @@ from conebandit.validate.arrays import FloatArray
 
 @dataclass(frozen=True)
 class Bin:
-    """One bin on the way from the root to a context."""
+    """One bin on the way from the root to a context.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> policy.explain([0.3]).path
+    (Bin(level=0, lower=array([0.]), upper=array([1.]), seen=0),)
+    """
 
     level: int
     lower: FloatArray
@@ -23,6 +31,16 @@ class Elimination:
 
     ``margins`` are the leads of ``by`` over the arm on each facet that are left after both estimates are taken at their
     worst (preset ``sound``), or by how much the arm misses the printed rule (preset ``paper``).
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1, sigma=0.1, holder=0.1)
+    >>> for t in range(200):
+    ...     policy.observe([0.3], t % 2, [t % 2])
+    >>> [gone] = policy.explain([0.3]).eliminated
+    >>> gone.arm, gone.by
+    (0, 1)
     """
 
     arm: int
@@ -34,7 +52,15 @@ class Elimination:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that led to the arms a context is offered."""
+    """Everything that led to the arms a context is offered.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> policy.explain([0.3]).active, policy.explain([0.3]).eliminated
+    ((0, 1), ())
+    """
 
     path: tuple[Bin, ...]
     active: tuple[int, ...]

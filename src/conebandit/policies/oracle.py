@@ -18,7 +18,16 @@ from conebandit.validate.sizes import Sizes
 
 
 class Truth(Sizes, Protocol):
-    """What an oracle asks of an environment."""
+    """What an oracle asks of an environment: less than there is to an :class:`Environment`.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> def known(environment: cb.Truth) -> cb.Oracle:
+    ...     return cb.Oracle(environment, seed=1)
+    >>> known(cb.environments.paper(n_arms=5)).n_arms
+    5
+    """
 
     @property
     def cone(self) -> Cone:

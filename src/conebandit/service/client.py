@@ -40,6 +40,16 @@ class ClientError(Exception):
     ----------
     status
         The HTTP status; 0 if there was no answer.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> client = cb.Client("http://127.0.0.1:9", retries=0)      # where nobody listens
+    >>> try:
+    ...     client.decide("checkout", {"age": 34})
+    ... except cb.ClientError as error:
+    ...     print(error.status)
+    0
     """
 
     def __init__(self, status: int, message: str) -> None:

@@ -17,7 +17,20 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class PolicyFileError(ValueError):
-    """A file that is not a saved policy, is damaged, or was written by a newer version."""
+    """A file that is not a saved policy, is damaged, or was written by a newer version.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, conebandit as cb
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder) / "policy.npz"
+    ...     _ = path.write_bytes(b"no policy")
+    ...     try:
+    ...         cb.load_policy(path)
+    ...     except cb.PolicyFileError as error:
+    ...         print("is not a saved conebandit policy" in str(error))
+    True
+    """
 
 
 def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arrays: Arrays) -> None:

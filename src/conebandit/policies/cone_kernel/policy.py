@@ -43,7 +43,18 @@ from conebandit.validate.arrays import FloatArray
 
 @dataclass(frozen=True)
 class Beaten:
-    """An arm that is out of the running at a context: by whom, and by how many posterior deviations on each facet."""
+    """An arm that is out of the running at a context: by whom, and by how many posterior deviations on each facet.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> for t in range(200):
+    ...     policy.observe([t / 200], t % 2, [t % 2])
+    >>> [beaten] = policy.explain([0.3]).eliminated
+    >>> beaten.arm, beaten.by
+    (0, 1)
+    """
 
     arm: int
     by: int
@@ -58,6 +69,13 @@ class KernelExplanation:
     distance means change along it, ``noise`` the deviation of a reward around its mean; all learned, nan before the
     first fit. Arms are eliminated by the spread of a few posterior draws, but margins are measured by the exact
     posterior: so a margin need not exceed four deviations, and may be not much above two.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> policy.explain([0.3]).active, policy.explain([0.3]).n_features
+    ((0, 1), 1)
     """
 
     active: tuple[int, ...]
