@@ -95,7 +95,7 @@ def test_a_policy_of_another_package_is_loaded_served_and_benched(install, tmp_p
     assert type(service.policy()).__name__ == "Greedy"
     store.close()
 
-    assert [c.name for c in known_contenders()] == [*(c.name for c in CONTENDERS), "Greedy"]
+    assert [c.name for c in known_contenders()] == [*(c.name for c in CONTENDERS), *registry.policy_names()]
     options = ["--policy", "Greedy", "--task", "smooth-1", "--seeds", "1", "--horizon", "6000", "--jobs", "1"]
     done = CliRunner().invoke(app, ["bench", "--to", str(tmp_path / "bench"), *options])
     assert done.exit_code == 0, done.output

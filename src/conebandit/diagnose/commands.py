@@ -17,8 +17,8 @@ def add_to(app: typer.Typer) -> None:
 
 
 def shift(
-    source: Annotated[Path, typer.Argument(help="CSV or Parquet file: where was learned.")],
-    target: Annotated[Path, typer.Argument(help="CSV or Parquet file: where it is to be used.")],
+    source: Annotated[Path, typer.Argument(help="CSV or Parquet file: the sample that was learned from.")],
+    target: Annotated[Path, typer.Argument(help="CSV or Parquet file: the sample on which it is to be used.")],
     columns: Annotated[
         str | None, typer.Option(help="Columns to compare, with commas between; all by default.")
     ] = None,

@@ -130,7 +130,7 @@ class Layout:
         return self._state(size=np.array(start, dtype=np.int64), **arrays)
 
     def grown(self, state: Any, sizes: Sizes, observations: int) -> tuple[Any, Limits]:
-        """The same state with room for more observations, and up to which counts there is room for one more.
+        """The state with room for more observations; for each counter, the largest value at which one more still fits.
 
         Rows that do not count observations are added as the next observation alone may need them.
         """

@@ -19,7 +19,7 @@ from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.oracle import Oracle
 from conebandit.policies.pareto_ucb import ParetoUCB1
 from conebandit.policies.random_arm import RandomArm
-from conebandit.policies.registry import find_policy, offered
+from conebandit.policies.registry import find_policy, policy_names
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
@@ -73,8 +73,8 @@ CONTENDERS: tuple[Contender, ...] = (
 
 
 def known_contenders() -> tuple[Contender, ...]:
-    """All that can be asked for by name: those of the contest, and policies that installed packages offer."""
-    return (*CONTENDERS, *(Contender(name, "of an installed package", _found(name)) for name in offered()))
+    """All that can be asked for by name: those of the contest, and every policy of the registry by its class's name."""
+    return (*CONTENDERS, *(Contender(name, "with its defaults", _found(name)) for name in policy_names()))
 
 
 def _found(name: str) -> Callable[[World, int], Policy]:
