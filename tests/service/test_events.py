@@ -168,7 +168,9 @@ def test_a_policy_whose_name_has_dashes_keeps_its_version_as_text(text):
     assert str(Version.parse(text)) == text
 
 
-@pytest.mark.parametrize("text", ["", "17", "ConeTree-17", "ConeTree-0.1.0-", "ConeTree-0.1.0-017", "a-b-\u0663"])
+@pytest.mark.parametrize(
+    "text", ["", "17", "ConeTree-17", "ConeTree-0.1.0-", "ConeTree-0.1.0-017", "a-b-\u0663", f"a-b-{'9' * 5000}"]
+)
 def test_what_is_no_version_is_refused(text):
     with pytest.raises(CorruptionError, match="version"):
         Version.parse(text)

@@ -20,7 +20,7 @@ MAX_POSITION = 2**62  # what every database can count to
 
 Body = dict[str, Any]
 
-_POSITION = re.compile("0|[1-9][0-9]*")
+_POSITION = re.compile("0|[1-9][0-9]{0,18}")  # as many digits as MAX_POSITION has; int() refuses thousands
 
 
 class Version(NamedTuple):
