@@ -3,6 +3,7 @@
 import io
 import random
 import shutil
+import sqlite3
 
 import pytest
 
@@ -116,6 +117,15 @@ def test_a_damaged_database_is_refused_or_the_damage_did_not_matter(database, tm
         except ServiceError:
             refused += 1
     assert 20 < refused < 80
+
+
+@pytest.mark.parametrize("which", ["seq = 1", "seq > 0"], ids=["first", "all"])
+def test_a_log_without_its_first_event_is_said_to_be_damaged(database, which):
+    with sqlite3.connect(database) as connection:
+        connection.execute(f"DELETE FROM events WHERE {which}")
+    connection.close()
+    with pytest.raises(CorruptionError, match="does not begin with a declaration"):
+        read(database)
 
 
 def test_a_backup_of_the_file_is_the_experiment(database, tmp_path):

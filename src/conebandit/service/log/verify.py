@@ -157,7 +157,8 @@ class _Watch:
     def _last_change_of_arms(self) -> int:
         """From where on the policy has had the arms that it has at last."""
         view = self._revisions[-1][1] if self._revisions else 0
-        changed = self.session.of_kinds(self.experiment_id, ARM_KINDS, max(view, 1))[-1].seq
+        changes = self.session.of_kinds(self.experiment_id, ARM_KINDS, max(view, 1))
+        changed = changes[-1].seq if changes else 0  # a log without its first event is refused when it is folded
         return next((seq for seq, upto in self._revisions if upto >= changed > 1), 0)
 
     def __call__(self, state: State, entry: Entry, reports: Reports | None) -> None:
