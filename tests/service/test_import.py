@@ -15,7 +15,7 @@ from conebandit.service.log.restore import restore
 from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import START, from_lines, seal
+from conebandit.service.stores.records import START, Record, _checksum, from_lines, seal, to_lines
 from conebandit.service.stores.session import PAGE
 from tests.service.driver import Driver
 
@@ -202,3 +202,27 @@ def test_a_log_of_the_last_millisecond_can_be_used(store, declaration):
     run = Driver(store)
     assert run.ask("one")["arm"] == "old"
     assert b"9999-12-31T23:59:59" in b"".join(tables.export(store, "checkout", "csv"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "decision", "text"),
+    [("\ud800", None, "{}"), ("decided", "\ud800", "{}"), ("decided", "d", '"\ud800"')],
+    ids=["kind", "decision", "body"],
+)
+def test_what_no_database_takes_is_said_to_be_no_event(store, declaration, kind, decision, text):
+    [first] = _sealed(("created", {"declaration": declaration, "library": "0", "at": 1}))
+    lines = [*to_lines([first, Record(2, kind, decision, text, "0" * 32)])]
+    with pytest.raises(CorruptionError, match="line 3 is not an event"):
+        restore(store, from_lines(io.StringIO("".join(lines))))
+    assert_nothing_is_there(store)
+
+
+def test_what_is_nested_too_deeply_to_be_read_is_not_imported(store, declaration):
+    [first] = _sealed(("created", {"declaration": declaration, "library": "0", "at": 1}))
+    nested = "[" * 100_000 + "]" * 100_000
+    second = Record(2, "mode_changed", None, nested, _checksum(first.check, 2, "mode_changed", None, nested))
+    with pytest.raises(CorruptionError, match=r"event 2 \(mode_changed\) is not JSON"):
+        restore(store, iter([first, second]))
+    with pytest.raises(CorruptionError, match="line 2 is not whole"):
+        restore(store, from_lines(io.StringIO(next(to_lines([])) + nested + "\n")))
+    assert_nothing_is_there(store)

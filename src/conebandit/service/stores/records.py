@@ -61,7 +61,7 @@ class Record(NamedTuple):
         """The body, parsed: a table in every record that the service writes."""
         try:
             return json.loads(self.text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.") from None
 
 
@@ -164,7 +164,7 @@ def _lines(file: TextIO) -> Iterator[str]:
 def _parse(line: str, number: int) -> Any:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CorruptionError(f"line {number} is not whole: the log was cut short or changed there.") from None
     if not line.endswith("\n") or canonical(value) != line[:-1]:
         raise CorruptionError(f"line {number} is not as it was written: the log was cut short or changed there.")
@@ -177,6 +177,16 @@ def _record(value: Any, number: int) -> Record:
         not isinstance(value, list)
         or len(value) != len(types)
         or not all(isinstance(v, t) for v, t in zip(value, types, strict=True))
+        or not all(_can_be_stored(v) for v in value if isinstance(v, str))
     ):
         raise CorruptionError(f"line {number} is not an event.")
     return Record(*value)
+
+
+def _can_be_stored(text: str) -> bool:
+    """Whether a database takes it: half of a surrogate pair is no character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
