@@ -118,3 +118,16 @@ def test_a_batch_is_a_reply_of_replies(run, begun):
     run.ledger = Ledger()
     assert sent == {"decisions": run.decide(body["decisions"])}
     assert [one.id for one in Assignments.from_dict(sent).decisions] == ["d1", "d2"]
+
+
+@pytest.mark.parametrize("given", [None, [], [3], "text", 3])
+def test_what_is_no_table_is_no_reply(given):
+    with pytest.raises(ValueError, match="type Assignment must be a table"):
+        Assignment.from_dict(given)
+
+
+def test_null_is_read_only_where_a_reply_may_have_it():
+    given = Assignment("d", "a", 1.0, ("a",), "off", None).to_dict()
+    assert Assignment.from_dict(given).policy_version is None
+    with pytest.raises(ValueError, match="type Assignment must have an entry 'active'"):
+        Assignment.from_dict({**given, "active": None})

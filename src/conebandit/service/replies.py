@@ -31,9 +31,11 @@ class Reply:
             ...
         ValueError: a reply of type StateDigest must have an entry 'check'; got events.
         """
+        if not isinstance(given, Mapping):
+            raise ValueError(f"a reply of type {cls.__name__} must be a table; got {ascii(given)[:60]}.")
         types = _types(cls)
-        for name in types:
-            if name not in given:
+        for name, type_ in types.items():
+            if given.get(name) is None and not (name in given and type(None) in get_args(type_)):
                 raise ValueError(
                     f"a reply of type {cls.__name__} must have an entry {name!r}; got {', '.join(given) or 'none'}."
                 )
