@@ -23,17 +23,16 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
     >>> make_policy(experiment, n_arms=2).n_observations
     0
     """
+    if experiment.policy not in policy_names():
+        names = ", ".join(policy_names())
+        raise InvalidError(f"policy.name must be one of {names}; got {experiment.policy!a}.")
     try:
-        policy = find_policy(experiment.policy)
-        return policy(
+        return find_policy(experiment.policy)(
             n_arms=n_arms,
             cone=experiment.cone,
             context_dim=experiment.context_dim,
             seed=experiment.seed,
             **experiment.settings,
         )
-    except KeyError:
-        names = ", ".join(policy_names())
-        raise InvalidError(f"policy.name must be one of {names}; got {experiment.policy!a}.") from None
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidError(f"policy: {error}"[:MAX_WORDS]) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike, NDArray
@@ -48,12 +48,12 @@ class ConeTree(CompiledPolicy):
     seed
         Seed of the policy's own randomness.
     delta
-        Probability of error. The paper uses 1 / horizon.
+        Probability of error, 0.05 by default. The paper uses 1 / horizon.
     sigma
         Noise level: rewards are sub-Gaussian with this parameter. Only for ``"sound"``; 1 by default.
     beta, holder
         Smoothness: means differ by at most ``holder * distance ** beta`` (sup norm, contexts scaled to the unit cube).
-        ``holder`` only for ``"sound"``; 1 by default.
+        Both are 1 by default; ``holder`` only for ``"sound"``.
     bounds
         Shape (d, 2), range of each context coordinate; the unit cube by default.
 
@@ -73,9 +73,9 @@ class ConeTree(CompiledPolicy):
     """
 
     preset: Preset = "sound"
-    delta: float = 0.05
+    delta: float | None = None
     sigma: float | None = None
-    beta: float = 1.0
+    beta: float | None = None
     holder: float | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class ConeTree(CompiledPolicy):
     def _make_algorithm(self) -> DyadicTree | AdaptiveTree:
         """The algorithm of the preset, with the constants that it takes."""
         if self.preset == "adaptive":
-            given = [f.name for f in fields(self) if f.name in _CONSTANTS and getattr(self, f.name) != f.default]
+            given = [name for name in _CONSTANTS if getattr(self, name) is not None]
             if given:
                 raise ValueError(
                     f"{', '.join(given)} cannot be given to preset 'adaptive', which learns what it needs from the "
@@ -97,8 +97,8 @@ class ConeTree(CompiledPolicy):
         sound = self.preset == "sound"
         if not sound and not (self.sigma is None and self.holder is None):
             raise ValueError("sigma and holder are for preset 'sound'; preset 'paper' has all constants 1, as printed.")
-        self.delta = as_number(self.delta, "delta", least=MIN_DELTA, below=1.0)
-        self.beta = as_number(self.beta, "beta", above=0.0, most=1.0)
+        self.delta = as_number(0.05 if self.delta is None else self.delta, "delta", least=MIN_DELTA, below=1.0)
+        self.beta = as_number(1.0 if self.beta is None else self.beta, "beta", above=0.0, most=1.0)
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
         return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
 
