@@ -1,6 +1,7 @@
 """What all policies share: how they show themselves, clones, and the layout of their arrays."""
 
 import inspect
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import joblib
@@ -49,6 +50,23 @@ def test_a_clone_has_the_settings_and_has_learned_nothing(kind):
             np.testing.assert_array_equal(one, other)
     for t in range(20):
         assert clone.decide([1.0, 0.0], t)[:2] == fresh.decide([1.0, 0.0], t)[:2]
+
+
+def test_decisions_write_into_arrays_of_their_own(monkeypatch):
+    """Threads may decide at once, and a kernel may work with whatever it fills."""
+    kernels, calls = cb.ParetoUCB1._kernels, []
+
+    def choose(*arguments):
+        calls.append(arguments)
+        return kernels.choose(*arguments)
+
+    monkeypatch.setattr(cb.ParetoUCB1, "_kernels", SimpleNamespace(choose=choose))
+    policy = make("ParetoUCB1")
+    for key in range(2):
+        policy.decide([0.5, 0.5], key)
+    filled = [call[4:] for call in calls]  # after state, seed, context and key
+    assert len(filled[0]) >= 2
+    assert not any(np.shares_memory(one, other) for one in filled[0] for other in filled[1])
 
 
 def test_an_oracle_is_cloned_for_the_same_environment():

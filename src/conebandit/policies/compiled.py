@@ -65,7 +65,6 @@ class CompiledPolicy(CommonPolicy):
         }
         self._state: Any = self._layout.fresh(self._sizes, self._given())
         self._limits: Limits = [(0, -1)]  # no room yet
-        self._unread = np.empty(self.n_arms, dtype=np.bool_)  # receives what a decision does not tell
 
     def _own_sizes(self) -> dict[str, int]:
         """Sizes that the layout speaks of, beyond arms, objectives, coordinates and facets."""
@@ -96,7 +95,8 @@ class CompiledPolicy(CommonPolicy):
         x = self.box.point(context)
         active = np.empty(self.n_arms, dtype=np.bool_)
         bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
-        arm, chance = self._kernels.choose(self._state, self._seed, x, bits, active, self._unread)
+        unread = np.empty(self.n_arms, dtype=np.bool_)  # not kept: threads that decide at once would share it
+        arm, chance = self._kernels.choose(self._state, self._seed, x, bits, active, unread)
         return Decision(arm, chance, active)
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
