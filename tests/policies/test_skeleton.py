@@ -1,6 +1,9 @@
 """What all policies share: how they show themselves, clones, and the layout of their arrays."""
 
 import inspect
+import os
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -67,6 +70,17 @@ def test_decisions_write_into_arrays_of_their_own(monkeypatch):
     filled = [call[4:] for call in calls]  # after state, seed, context and key
     assert len(filled[0]) >= 2
     assert not any(np.shares_memory(one, other) for one in filled[0] for other in filled[1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, which Linux has")
+def test_a_fresh_policy_takes_little_memory_however_large_its_tables():
+    def resident():
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    policy = cb.NeighbourParetoUCB(2000, ORTHANT, 2)
+    assert resident() - before < policy._state.rings.nbytes / 10
 
 
 def test_an_oracle_is_cloned_for_the_same_environment():

@@ -123,9 +123,9 @@ class Layout:
         arrays = {}
         for name, array in self._arrays.items():
             shape = tuple(_number(size, known) for size in array.shape)
-            made: NDArray[Any] = np.full(shape, array.fill, dtype=array.dtype)
-            if name in given:
-                made[...] = given[name]
+            made: NDArray[Any] = np.zeros(shape, dtype=array.dtype)  # takes no memory until it is written to
+            if name in given or array.fill != 0:
+                made[...] = given.get(name, array.fill)
             arrays[name] = made
         return self._state(size=np.array(start, dtype=np.int64), **arrays)
 
