@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +63,13 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:
         with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]))
             arrays = {name: file[name] for name in file.files if name != "header"}
+        strange = [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]
+        if strange:
+            raise ValueError(f"{strange[0]!r} is not an array")
         kind, options, version = header["kind"], header["options"], header["format"]
     except FileNotFoundError:
         raise
-    except (zipfile.BadZipFile, OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError) as error:
+    except Exception as error:  # whatever wrong bytes make zipfile, zlib, NumPy, tokenize and json raise
         raise PolicyFileError(
             f"{os.fspath(path)!r} is not a saved conebandit policy, or it is damaged ({error})."
         ) from None
