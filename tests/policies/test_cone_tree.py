@@ -8,6 +8,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels import tree as kernels
+from conebandit.policies import registry
 from conebandit.validate.storage import PolicyFileError
 
 from ..plain_tree import PlainTree
@@ -207,6 +208,20 @@ def test_saving_and_loading_is_bit_for_bit(preset, rng, tmp_path):
         policy.observe(x, 1, r)
         again.observe(x, 1, r)
     _assert_same_state(policy.state(), again.state())
+
+
+@pytest.mark.parametrize("preset", ["paper", "sound", "adaptive"])
+def test_a_subclass_is_saved_under_its_own_name(tmp_path, monkeypatch, preset):
+    class OtherTree(cb.ConeTree):
+        pass
+
+    OtherTree(3, cb.Cone.orthant(2), 1, preset=preset).save(tmp_path / "tree.npz")
+    with pytest.raises(PolicyFileError, match="holds a policy of kind 'OtherTree'"):
+        cb.load_policy(tmp_path / "tree.npz")
+    monkeypatch.setitem(registry.OURS, "OtherTree", OtherTree)
+    again = cb.load_policy(tmp_path / "tree.npz")
+    assert type(again) is OtherTree
+    assert again.preset == preset
 
 
 def test_names_and_bounds_survive_saving(tmp_path):

@@ -152,12 +152,13 @@ class ConeTree(CompiledPolicy):
 
     @property
     def _kind(self) -> str:
-        return "AdaptiveTree" if self.preset == "adaptive" else "ConeTree"
+        return "AdaptiveTree" if type(self) is ConeTree and self.preset == "adaptive" else super()._kind
 
     def _options(self) -> dict[str, Any]:
         options = self._arguments()
-        if self.preset == "adaptive":
+        if self._kind == "AdaptiveTree":
             del options["preset"]  # the kind says it
+        if self.preset == "adaptive":
             return options
         return {**options, "sigma": self.sigma, "holder": self.holder}
 
