@@ -57,7 +57,7 @@ def install(tmp_path, monkeypatch):
 def test_every_policy_of_ours_is_known_by_its_name():
     assert {policy.__name__: policy for policy in registry.OURS.values()} == registry.OURS
     public = {name for name in cb.__all__ if isinstance(getattr(cb, name), type)}
-    ours = {name for name in public if issubclass(getattr(cb, name), CompiledPolicy)}
+    ours = {name for name in public if issubclass(getattr(cb, name), CompiledPolicy)} - {"CompiledPolicy"}
     assert set(registry.OURS) == ours == set(registry.policy_names())
 
 
