@@ -186,8 +186,13 @@ class Decided:
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back."""
-        given = (_time(body, "at"), _text(body, "id"), _table(body, "context"), _numbers(body, "x"))
-        return cls(*given, Selection.from_body(body))
+        return cls(
+            _time(body, "at"),
+            _text(body, "id"),
+            _table(body, "context"),
+            _numbers(body, "x"),
+            Selection.from_body(body),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,11 @@ class Reported(_Fields):
     def decision(self) -> str:
         """The id of the decision."""
         return self.id
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self:
+        """Read it back; as every other event, but quicker."""
+        return cls(_time(body, "at"), _text(body, "id"), _number_by_name(body, "values"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ class State:
             For a report: all those on its decision, up to this one or to the view, whichever is later.
         """
         check_order(entry, self.at)
-        event, seq = entry.event, entry.seq
-        self.head, self.at = entry.head, event.at
+        self.head, event = entry
+        self.at, seq = event.at, self.head.seq
         self.close_windows(self.at, seq, session)
         match event:
             case Created():
@@ -211,7 +211,7 @@ class State:
 
 def check_order(entry: Entry, before: int) -> None:
     """Whether an event can be where it is: a log may come from elsewhere, and seals say only that nobody changed it."""
-    event, seq = entry.event, entry.seq
+    (seq, _), event = entry
     if isinstance(event, Created) != (seq == 1):
         raise CorruptionError(f"event {seq} ({event.kind}): a log begins with its declaration and has no other.")
     if not before <= event.at <= MAX_TIME:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.log.events import Decided, Reported, read, read_as
+from conebandit.service.log.events import Decided, Reported, read_as
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 
@@ -113,8 +113,8 @@ class Windows:
     def _came(self, closing: Closing, history: list[Record]) -> bool:
         """Whether a value came in time."""
         name = self._experiment.metrics[closing.metric].name
-        events = (read(record).event for record in history)
-        return any(isinstance(e, Reported) and e.at <= closing.deadline and name in e.values for e in events)
+        reports = (read_as(Reported, record) for record in history if record.kind == Reported.kind)
+        return any(report.at <= closing.deadline and name in report.values for report in reports)
 
     def plain(self) -> list[Any]:
         """All that must be kept of it."""
