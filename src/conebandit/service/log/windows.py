@@ -101,9 +101,10 @@ class Windows:
 
     def close(self, at: int, session: Session) -> Iterator[Closing]:
         """Windows that closed before ``at`` and in which no value came, in the order of their deadlines."""
-        if not any(queue.may_be_due(at) for queue in self._queues):
-            return
-        due = heapq.merge(*(queue.due(at, self._experiment, session) for queue in self._queues))
+        queues = [queue.due(at, self._experiment, session) for queue in self._queues if queue.may_be_due(at)]
+        if not queues:
+            return  # as after most events
+        due = heapq.merge(*queues)
         while part := list(itertools.islice(due, MAX_AHEAD)):
             histories = session.histories(self._experiment.id, list({closing.id for closing in part}), 2**62)
             for closing in part:

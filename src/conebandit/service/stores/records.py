@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, TextIO
 
 from conebandit.service.errors import CorruptionError
 
+_decode = json.JSONDecoder().raw_decode  # json.loads without its search for spaces around a value: bodies have none
+
 START = "0" * 32  # the checksum before the first record
 FORMAT = 1
 
@@ -60,9 +62,12 @@ class Record(NamedTuple):
     def body(self) -> Any:
         """The body, parsed: a table in every record that the service writes."""
         try:
-            return json.loads(self.text)
+            body, end = _decode(self.text)
         except (ValueError, RecursionError):
-            raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.") from None
+            end = -1
+        if end != len(self.text):
+            raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.")
+        return body
 
 
 def new_id() -> str:
@@ -98,14 +103,19 @@ def check(records: Iterable[Record], before: str, after: int) -> list[Record]:
     for record in records:
         if record.seq != after + 1:
             raise CorruptionError(f"event {after + 1} is missing: event {record.seq} follows on event {after}.")
-        if record.check != _checksum(before, record.seq, record.kind, record.decision, record.text):
-            raise CorruptionError(
-                f"event {record.seq} ({record.kind}) does not match its checksum: it, or one before it, is not what "
-                "was written."
-            )
+        found.append(check_seal(record, before))
         before, after = record.check, record.seq
-        found.append(record)
     return found
+
+
+def check_seal(record: Record, before: str) -> Record:
+    """A record, if it was sealed after one with checksum ``before``; else a ``CorruptionError``."""
+    seq, kind, decision, text, sealed = record
+    if sealed != _checksum(before, seq, kind, decision, text):
+        raise CorruptionError(
+            f"event {seq} ({kind}) does not match its checksum: it, or one before it, is not what was written."
+        )
+    return record
 
 
 def _checksum(before: str, seq: int, kind: str, decision: str | None, text: str) -> str:

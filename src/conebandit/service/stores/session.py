@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
-from conebandit.service.stores.records import START, Head, Record, check
+from conebandit.service.stores.records import START, Head, Record, check, check_seal
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
 
@@ -151,7 +151,7 @@ class Session:
             LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
             WHERE e.experiment = ? AND {where}"""
         rows = self._run(sql, (experiment, *values))
-        return [check([Record(*row[:5])], row[5] or START, row[0] - 1)[0] for row in rows]
+        return [check_seal(Record(*row), before or START) for *row, before in rows]
 
     def check_presence(self, experiment: str, upto: Head) -> None:
         """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""
