@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from conebandit.experiment.declaration import MODES, Mode
 from conebandit.service.errors import CorruptionError
 from conebandit.service.stores.records import Head, Record, seal
+from conebandit.service.stores.session import PAGE
 
 MAX_POSITION = 2**62  # what every database can count to
 
@@ -404,7 +406,11 @@ def _choice(body: Body, name: str) -> Choice | None:
 def _version(body: Body, name: str) -> Version | None:
     if name in body and body[name] is None:
         return None
-    return Version.parse(_text(body, name))
+    return _parse_version(_text(body, name))
+
+
+# A log is read page by page, and many decisions on a page have the same version.
+_parse_version = lru_cache(maxsize=PAGE)(Version.parse)
 
 
 # How the fields of simple events are read, by their names.

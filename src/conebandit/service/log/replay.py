@@ -130,5 +130,5 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
 def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[str, list[Entry]]:
     """All that is known of the decisions that the reports on a page are about, by id."""
     ids = list({record.decision for record in page if record.kind == Reported.kind and record.decision is not None})
-    found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq))
+    found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq), page)
     return {id_: [read(record) for record in history] for id_, history in found.items()}

@@ -116,14 +116,23 @@ class Session:
         if after != upto:
             raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that the log is said to end with.")
 
-    def histories(self, experiment: str, decisions: Sequence[str], upto: int) -> dict[str, list[Record]]:
-        """The events of some decisions, by id: the decision first, then reports. Left out: those never made."""
-        found: dict[str, list[Record]] = {}
-        marks = ", ".join("?" * len(decisions))
+    def histories(
+        self, experiment: str, decisions: Sequence[str], upto: int, page: Sequence[Record] = ()
+    ) -> dict[str, list[Record]]:
+        """The events of some decisions, by id: the decision first, then reports. Left out: those never made.
+
+        What is on ``page``, consecutive events that are checked already, is not read again.
+        """
+        if not decisions:
+            return {}
+        first, last = (page[0].seq, page[-1].seq) if page else (0, 0)
+        where = f"e.decision IN ({', '.join('?' * len(decisions))}) AND e.seq NOT BETWEEN ? AND ?"
         # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
-        events = self._look_up(f"e.decision IN ({marks})", experiment, decisions) if decisions else []
-        for event in sorted(events):
-            if event.seq <= upto and event.decision is not None:
+        elsewhere = self._look_up(where, experiment, (*decisions, first, last))
+        found: dict[str, list[Record]] = {}
+        wanted = set(decisions)
+        for event in sorted([*elsewhere, *page]):
+            if event.seq <= upto and event.decision in wanted:
                 found.setdefault(event.decision, []).append(event)
         return found
 
