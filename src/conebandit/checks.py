@@ -114,8 +114,9 @@ def check_policy(policy: Policy) -> None:
     """Raise a ``ValueError`` that lists everything wrong with a policy; return quietly if nothing is.
 
     Checked on a copy: members, that decisions are valid and repeat for the same key, that they do not change when
-    others are asked for, that all arms of positive propensity are active, that fronts are not empty, that unknown
-    metrics (nan) are accepted, and that bad arguments are refused and leave no trace.
+    others are asked for, that all arms of positive propensity are active, that probabilities (if given) are a
+    distribution over the active arms that agrees with the propensity, that fronts are not empty, that unknown metrics
+    (nan) are accepted, and that bad arguments are refused and leave no trace.
 
     Parameters
     ----------
@@ -169,6 +170,19 @@ def _check_decision(problems: list[str], policy: Policy, decision: Decision) -> 
         problems.append(f"the mask of a decision must be a boolean array of shape ({policy.n_arms},); got {mask!r}")
     elif decision.arm not in decision.active:
         problems.append(f"the arm must be among the active ones; got {decision.arm} and {decision.active}")
+    elif decision.probabilities is not None:
+        _check_probabilities(problems, policy, decision, np.asarray(decision.probabilities))
+
+
+def _check_probabilities(problems: list[str], policy: Policy, decision: Decision, chances: Any) -> None:
+    if chances.shape != (policy.n_arms,) or chances.dtype.kind != "f":
+        problems.append(f"probabilities must be an array of {policy.n_arms} floats; got {chances!r}")
+    elif not (chances >= 0.0).all() or not abs(chances.sum() - 1.0) <= 1e-9:
+        problems.append(f"probabilities must be at least 0 and add up to 1; got {chances.tolist()}")
+    elif chances[decision.arm] != decision.propensity:
+        problems.append(f"the probability of the arm must be the propensity: {decision}")
+    elif chances[~np.asarray(decision.mask)].any():
+        problems.append(f"only active arms may have a positive probability: {decision}")
 
 
 def _check_front(problems: list[str], policy: Policy, front: Front) -> None:

@@ -156,7 +156,8 @@ def _decide(
     sides: Floats,
     active: Bools,
     reported: Bools,
-) -> tuple[int, float]:
+    chances: Floats,
+) -> int:
     """Active are the arms on the front of the raised images, reported those on the front of the estimates.
 
     ``fits`` (2, K, M) and ``sides`` (2, K, F) are to write on.
@@ -177,18 +178,18 @@ def _decide(
     for k in range(active.size):
         for j in range(sides.shape[2]):
             active[k] |= sides[1, k, j] == np.inf  # who is unknown is not beaten, not even by others that are
-    return draw(active, u)
+    return draw(active, u, chances)
 
 
 @compiled
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """One of the active arms at ``x``, uniformly."""
     arms, objectives = state.known.shape
     phi, point = np.empty(state.terms.shape[0]), x.reshape((1, x.size))
     fits, sides = np.empty((2, arms, objectives)), np.empty((2, arms, state.facets.shape[0]))
     leaf = leaf_of(state, point, 0)
     features(state, leaf, point, 0, phi)
-    return _decide(state, leaf, phi, uniform(seed, key), fits, sides, active, reported)
+    return _decide(state, leaf, phi, uniform(seed, key), fits, sides, active, reported, chances)
 
 
 @compiled
@@ -422,17 +423,18 @@ def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
     Not the shared loop: here the leaf of a context is found once for both steps, and room to work in is made once for
     all rounds, which saves a fifth of the time.
     """
-    contexts, outcomes, keys, arms, chances, active, reported = chunk
+    contexts, outcomes, keys, arms, propensities, active, reported = chunk
     n_arms, objectives = state.known.shape
     phi, gain = np.empty(state.terms.shape[0]), np.empty(state.terms.shape[0])
     fits, sides = np.empty((2, n_arms, objectives)), np.empty((2, n_arms, state.facets.shape[0]))
-    rewards = outcomes.reshape((-1, objectives))
+    rewards, chances = outcomes.reshape((-1, objectives)), np.empty(n_arms)
     for i in range(start, contexts.shape[0]):
         if state.size[NODES] + 2 > state.links.shape[0]:
             return i
         leaf = leaf_of(state, contexts, i)
         features(state, leaf, contexts, i, phi)
         u = uniform(seed, keys[i])
-        arms[i], chances[i] = _decide(state, leaf, phi, u, fits, sides, active[i], reported[i])
+        arms[i] = _decide(state, leaf, phi, u, fits, sides, active[i], reported[i], chances)
+        propensities[i] = chances[arms[i]]
         _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain)
     return int(contexts.shape[0])

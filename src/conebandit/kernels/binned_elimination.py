@@ -30,7 +30,7 @@ def leaf_of(state: Cells, x: Floats) -> tuple[int, int]:
 
 
 @compiled
-def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Round robin: any of the active arms that were pulled least in the cell."""
     arms, flags = active.size, np.empty(active.size, dtype=np.bool_)
     leaf, _ = leaf_of(state, x)
@@ -44,7 +44,7 @@ def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, re
     for k in range(arms):
         flags[k] = active[k] and (empty or state.pulls[leaf, k] == least)
     cells.report_front(state, x, active, reported)
-    return draw(flags, uniform(seed, key))
+    return draw(flags, uniform(seed, key), chances)
 
 
 @compiled

@@ -77,15 +77,20 @@ def report(facets: Floats, means: Floats, radii: Floats, active: Bools, values: 
 
 
 @in_place
-def draw(flags: Bools, u: float) -> tuple[int, float]:
-    """One of the flagged arms, by a uniform number in [0, 1), and the chance it had; -1 if none is flagged."""
+def draw(flags: Bools, u: float, chances: Floats) -> int:
+    """One of the flagged arms, by a uniform number in [0, 1); ``chances`` (K,) receives how probable each arm was.
+
+    There must be a flagged arm.
+    """
     n = 0
     for k in range(flags.size):
         n += flags[k]
-    left = int(u * n)
+    left, chance, arm = int(u * n), 1.0 / n, -1
     for k in range(flags.size):
+        chances[k] = 0.0
         if flags[k]:
+            chances[k] = chance
             if left == 0:
-                return k, 1.0 / n
+                arm = k
             left -= 1
-    return -1, 0.0
+    return arm

@@ -63,9 +63,9 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 
 
 @compiled
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Any arm that is on the front of the upper bounds; those with an unknown metric come first."""
-    return play_front_of(estimate, state, seed, x, key, active, reported)
+    return play_front_of(estimate, state, seed, x, key, active, reported, chances)
 
 
 @compiled

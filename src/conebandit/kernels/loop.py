@@ -29,13 +29,15 @@ def play(
 
     ``can_go_on(state, x)`` tells whether the state can take an observation as it is, or needs more room first.
     """
-    contexts, outcomes, keys, arms, chances, active, reported = chunk
+    contexts, outcomes, keys, arms, propensities, active, reported = chunk
     n: int = contexts.shape[0]
+    chances = np.empty(active.shape[1])
     for i in range(start, n):
         x = contexts[i]
         if not can_go_on(state, x):
             return i
-        arms[i], chances[i] = choose(state, seed, x, keys[i], active[i], reported[i])
+        arms[i] = choose(state, seed, x, keys[i], active[i], reported[i], chances)
+        propensities[i] = chances[arms[i]]
         learn(state, x, arms[i], outcomes[i, arms[i]])
     return n
 

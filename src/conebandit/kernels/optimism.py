@@ -42,22 +42,23 @@ def play_front_of(
     key: int,
     active: Bools,
     reported: Bools,
-) -> tuple[int, float]:
+    chances: Floats,
+) -> int:
     """``choose`` of every policy that plays an arm on the front of the upper bounds of its estimates."""
     shape = (active.size, state.facets.shape[1])
     means, radii = np.empty(shape), np.empty(shape)
     estimate(state, x, means, radii)
-    return play_front(state.facets, means, radii, uniform(seed, key), active, reported)
+    return play_front(state.facets, means, radii, uniform(seed, key), active, reported, chances)
 
 
 @compiled
 def play_front(
-    facets: Floats, means: Floats, radii: Floats, u: float, active: Bools, reported: Bools
-) -> tuple[int, float]:
-    """An arm on the front of the upper bounds, by a uniform number, and its chance; unknown arms come first."""
+    facets: Floats, means: Floats, radii: Floats, u: float, active: Bools, reported: Bools, chances: Floats
+) -> int:
+    """An arm on the front of the upper bounds, by a uniform number; unknown arms come first."""
     values, flags = np.empty((means.shape[0], facets.shape[0])), np.empty(means.shape[0], dtype=np.bool_)
     active[:] = True
     known = report(facets, means, radii, active, values, reported)
     images(facets, means, radii, 1.0, values)
     flag_candidates(values, radii, known, flags)
-    return draw(flags, u)
+    return draw(flags, u, chances)

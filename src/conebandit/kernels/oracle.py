@@ -14,8 +14,8 @@ from conebandit.kernels.rng import uniform
 def draw_many(
     seed: np.uint64, keys: NDArray[np.uint64], fronts: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For each round one of its flagged arms, by its key, and the chance that this arm had."""
-    arms, chances = np.empty(keys.size, dtype=np.int64), np.empty(keys.size)
+    """For each round one of its flagged arms, by its key, and the chances (n, K) of all arms."""
+    arms, chances = np.empty(keys.size, dtype=np.int64), np.empty(fronts.shape)
     for i in range(keys.size):
-        arms[i], chances[i] = draw(fronts[i], uniform(seed, keys[i]))
+        arms[i] = draw(fronts[i], uniform(seed, keys[i]), chances[i])
     return arms, chances

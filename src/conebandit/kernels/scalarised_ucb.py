@@ -71,10 +71,10 @@ def closest(values: Floats, weight: Floats) -> int:
 
 
 @compiled
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
-    """The best arm under the weights that the key draws, and the share of weights under which it is the best.
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
+    """The best arm under the weights that the key draws; while a metric of some arms is unknown, any of them.
 
-    While a metric of some arms is unknown, any of them.
+    The chance of an arm is the share of weights under which it is the best.
     """
     arms, objectives = state.counts.shape[1:]
     means, radii = np.empty((arms, objectives)), np.empty((arms, objectives))
@@ -85,15 +85,20 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     u = uniform(seed, key)
     if known < arms:
         flag_candidates(values, radii, known, flags)
-        return draw(flags, u)
+        return draw(flags, u, chances)
     images(state.facets, means, radii, 1.0, values)
     shortfalls(values)
-    n = state.weights.shape[0]
-    arm = closest(values, state.weights[int(u * n)])
-    agreeing = 0
+    n, chosen = state.weights.shape[0], 0
+    drawn = int(u * n)
+    chances[:] = 0.0
     for i in range(n):
-        agreeing += closest(values, state.weights[i]) == arm
-    return arm, agreeing / n
+        arm = closest(values, state.weights[i])
+        chances[arm] += 1.0
+        if i == drawn:
+            chosen = arm
+    for k in range(arms):
+        chances[k] /= n
+    return chosen
 
 
 @in_place

@@ -58,11 +58,11 @@ def _inherit(own: Bools, cell: int, active: Bools) -> None:
 
 
 @compiled
-def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Any arm that is active in the cell, with the same chance."""
     tuned_cell(state, x, active)
     cells.report_front(state, x, active, reported)
-    return draw(active, uniform(seed, key))
+    return draw(active, uniform(seed, key), chances)
 
 
 @compiled

@@ -95,18 +95,22 @@ def choose(
     key: int,
     active: Bools,
     reported: Bools,
-) -> tuple[int, float]:
-    """An arm and its probability, as a function of state, context and key."""
-    leaf = leaf_of(links, x)
+    chances: Floats,
+) -> int:
+    """An arm, as a function of state, context and key; all active ones have the same chance."""
+    leaf, warm_up = leaf_of(links, x), int(constants[WARM_UP])
     _flag_reported(tallies, leaf, reported.reshape((1, reported.size)), 0)
-    return _choose(size, tallies, int(constants[WARM_UP]), seed, leaf, key, active.reshape((1, active.size)), 0)
+    arm, chance = _choose(size, tallies, warm_up, seed, leaf, key, active.reshape((1, active.size)), 0)
+    for k in range(active.size):
+        chances[k] = chance if active[k] else 0.0
+    return arm
 
 
 @in_place
 def _choose(
     size: Ints, tallies: Ints, warm_up: int, seed: np.uint64, leaf: int, key: int, active: Bools, row: int
 ) -> tuple[int, float]:
-    """Lines 5 and 12; ``active[row]`` receives the arms that were in the running."""
+    """Lines 5 and 12, with the probability of the arm; ``active[row]`` receives the arms that were in the running."""
     arms = tallies.shape[1]
     if size[OBSERVATIONS] < warm_up:
         for k in range(arms):
@@ -472,14 +476,14 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
     Not the shared loop: here the leaf of a context is found once for both steps, and no rows are cut out of arrays.
     """
     size, links, tallies, moments, data, chain, facets, constants = arrays[:8]  # the state
-    contexts, outcomes, keys, arms, chances, active, reported = arrays[8:]  # the chunk
+    contexts, outcomes, keys, arms, propensities, active, reported = arrays[8:]  # the chunk
     dim, n_arms, warm_up = contexts.shape[1], tallies.shape[1], int(constants[WARM_UP])
     rewards = outcomes.reshape((-1, outcomes.shape[2]))
     for i in range(start, contexts.shape[0]):
         if size[NODES] + (1 << dim) > links.shape[0]:
             return i
         leaf = _leaf(links, contexts, i, dim)
-        arm, chances[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
+        arm, propensities[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
         _flag_reported(tallies, leaf, reported, i)
         arms[i] = arm
         r = i * n_arms + arm

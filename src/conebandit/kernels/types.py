@@ -16,7 +16,7 @@ class Chunk(NamedTuple):
     """Many rounds at once: what is given, and what a compiled loop fills in.
 
     ``contexts`` (n, d) in the unit cube, ``outcomes`` (n, K, M) of all arms, and ``keys`` (n,); then for each round the
-    arm played, the chance it had, the arms in the running, and those reported (both (n, K)), as they were before the
+    arm played, its probability, the arms in the running, and those reported (both (n, K)), as they were before the
     observation. It is handed to kernels array by array: from a tuple, rows take longer to cut out.
     """
 
@@ -24,6 +24,6 @@ class Chunk(NamedTuple):
     outcomes: Floats
     keys: Ints
     arms: Ints
-    chances: Floats
+    propensities: Floats
     active: Bools
     reported: Bools

@@ -103,7 +103,7 @@ def _upper(state: State, node: int, width: float, size: float, j: int) -> float:
 
 
 @compiled
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Any arm whose index is on the front of the indices; those with an unknown metric come first."""
     arms = active.size
     means, radii = np.empty((arms, state.counts.shape[1])), np.empty((arms, state.counts.shape[1]))
@@ -113,7 +113,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     known = report(state.facets, means, radii, active, values, reported)
     indices(state, x, values)
     flag_candidates(values, radii, known, flags)
-    return draw(flags, uniform(seed, key))
+    return draw(flags, uniform(seed, key), chances)
 
 
 @in_place

@@ -24,16 +24,22 @@ class Decision(NamedTuple):
         Probability with which this arm is drawn in this state for this context; for off-policy evaluation.
     mask
         Shape (K,), True for arms that are still in the running.
+    probabilities
+        Shape (K,), the probability of every arm in this state for this context: over all keys, so they do not depend
+        on the key. They add up to 1 (up to rounding), and the one of ``arm`` is ``propensity``. All policies of this
+        library give them; None if a policy of your own does not.
 
     Examples
     --------
-    >>> Decision(arm=1, propensity=0.5, mask=np.array([False, True, True])).active
-    (1, 2)
+    >>> decision = Decision(1, 0.5, np.array([False, True, True]), np.array([0.0, 0.5, 0.5]))
+    >>> decision.active, decision.probabilities[decision.arm]
+    ((1, 2), np.float64(0.5))
     """
 
     arm: int
     propensity: float
     mask: NDArray[np.bool_]
+    probabilities: FloatArray | None = None
 
     @property
     def active(self) -> tuple[int, ...]:

@@ -27,8 +27,8 @@ class CompiledPolicy(CommonPolicy):
     a :class:`~conebandit.policies.layout.Layout` what the arrays of its state are, and gives those that are not simply
     filled with numbers (``_given``). The file of kernels has four functions:
 
-    ``choose(state, seed, x, key, active, reported) -> arm, chance``
-        Pure; fills ``active`` and ``reported``, both (K,) booleans.
+    ``choose(state, seed, x, key, active, reported, chances) -> arm``
+        Pure; fills ``active`` and ``reported``, both (K,) booleans, and the probabilities ``chances`` (K,) of all arms.
     ``learn(state, x, arm, reward)``
         One observation, nan for an unknown metric; the only one that writes into the state, which has room for it.
     ``estimate(state, x, means, radii)``
@@ -96,8 +96,9 @@ class CompiledPolicy(CommonPolicy):
         active = np.empty(self.n_arms, dtype=np.bool_)
         bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
         unread = np.empty(self.n_arms, dtype=np.bool_)  # not kept: threads that decide at once would share it
-        arm, chance = self._kernels.choose(self._state, self._seed, x, bits, active, unread)
-        return Decision(arm, chance, active)
+        chances = np.empty(self.n_arms)
+        arm = self._kernels.choose(self._state, self._seed, x, bits, active, unread, chances)
+        return Decision(arm, chances.item(arm), active, chances)
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Learn from one reward vector.
@@ -124,7 +125,7 @@ class CompiledPolicy(CommonPolicy):
         """Arms that are undominated by the estimates at a context, among those in the running."""
         x = self.box.point(context)
         active, reported = np.empty((2, self.n_arms), dtype=np.bool_)
-        self._kernels.choose(self._state, self._seed, x, 0, active, reported)
+        self._kernels.choose(self._state, self._seed, x, 0, active, reported, np.empty(self.n_arms))
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         self._kernels.estimate(self._state, x, means, radii)
         arms = np.flatnonzero(reported)
@@ -154,7 +155,7 @@ class CompiledPolicy(CommonPolicy):
             self._make_room(n - done)
             done = self._kernels.run(self._state, self._seed, done, *chunk)
             self._settle()
-        return chunk.arms, chunk.chances, chunk.active, chunk.reported
+        return chunk.arms, chunk.propensities, chunk.active, chunk.reported
 
     def _settle(self) -> None:
         """What is to be done from time to time after an observation; the loop of a chunk must stop where it is due."""

@@ -60,10 +60,11 @@ class OneByOne:
 
     @staticmethod
     def choose(  # noqa: PLR0917  (the signature of all kernels)
-        state: kernels.State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools
-    ) -> tuple[int, float]:
-        """An arm and the chance it had."""
-        return kernels.choose(state.size, state.links, state.tallies, state.constants, seed, x, key, active, reported)
+        state: kernels.State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats
+    ) -> int:
+        """An arm."""
+        size, links, tallies, constants = state.size, state.links, state.tallies, state.constants
+        return kernels.choose(size, links, tallies, constants, seed, x, key, active, reported, chances)
 
     @staticmethod
     def learn(state: kernels.State, x: Floats, arm: int, reward: Floats) -> None:

@@ -73,7 +73,7 @@ class Oracle(CommonPolicy):
         """Any arm of the true front, by the key."""
         mask = pareto_mask(self._means(context), self.cone)
         arms, chances = draw_many(self._seed, np.array([as_key(key)]), mask[np.newaxis])
-        return Decision(int(arms[0]), float(chances[0]), mask)
+        return Decision(int(arms[0]), float(chances[0, arms[0]]), mask, chances[0])
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments; there is nothing to learn."""
@@ -92,7 +92,7 @@ class Oracle(CommonPolicy):
         self.box.points(contexts)  # refuses those out of bounds
         fronts = pareto_mask(self.environment.means(contexts), self.cone)
         arms, chances = draw_many(self._seed, keys, fronts)
-        return arms, chances, fronts, fronts.copy()
+        return arms, chances[np.arange(len(arms)), arms], fronts, fronts.copy()
 
     def copy(self) -> Self:
         """Itself: it does not change."""

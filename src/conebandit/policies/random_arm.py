@@ -40,7 +40,8 @@ class RandomArm(CommonPolicy):
         """Any arm, by the key alone."""
         self.box.point(context)
         arm = int(uniform(self._seed, as_key(key)) * self.n_arms)
-        return Decision(arm, 1.0 / self.n_arms, np.ones(self.n_arms, dtype=np.bool_))
+        chance = 1.0 / self.n_arms
+        return Decision(arm, chance, np.ones(self.n_arms, dtype=np.bool_), np.full(self.n_arms, chance))
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments and forget them."""

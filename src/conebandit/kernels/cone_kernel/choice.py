@@ -262,17 +262,25 @@ def shrink_perturbations(images: Floats) -> None:
 
 @compiled
 def pick(
-    images: Floats, deviations: Floats, tie: float, uncertainty: Floats, front: Bools, worthwhile: Bools, u: float
-) -> tuple[int, float]:
+    images: Floats,
+    deviations: Floats,
+    tie: float,
+    uncertainty: Floats,
+    front: Bools,
+    worthwhile: Bools,
+    u: float,
+    chances: Floats,
+) -> int:
     """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
 
-    Returns it with its chance. A front without a worthwhile arm is replaced by the ``front`` of the predictions. The
-    uniform number ``u`` decides on front and arm.
+    A front without a worthwhile arm is replaced by the ``front`` of the predictions. The uniform number ``u`` decides
+    on front and arm; ``chances`` receives how probable each arm was.
     """
     arms, draws = images.shape[0], images.shape[2] - 1
     drawn = int(u * draws)
     arm = 0
-    chances, flags = np.zeros(arms), np.empty(arms, dtype=np.bool_)
+    shares, flags = np.empty(arms), np.empty(arms, dtype=np.bool_)
+    chances[:] = 0.0
     for c in range(1, draws + 1):
         found = 0
         for b in range(arms):
@@ -283,14 +291,14 @@ def pick(
         if c % LEAST_KNOWN_EVERY == 0:
             _keep_least_known(flags, uncertainty)
         if c == drawn + 1:
-            arm, _ = draw(flags, u * draws - drawn)
+            arm = draw(flags, u * draws - drawn, shares)
         size = 0
         for k in range(arms):
             size += flags[k]
         for k in range(arms):
             if flags[k]:
                 chances[k] += 1.0 / (size * draws)
-    return arm, chances[arm]
+    return arm
 
 
 @in_place

@@ -30,12 +30,12 @@ from conebandit.kernels.types import Bools, Floats, Ints
 
 
 @compiled
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools) -> tuple[int, float]:
+def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """An arm on the front of perturbed predictions; before the first fit, one of those seen least."""
     arms, objectives, _, columns = state.weights.shape
     facets, scales = state.facets, state.scales
     if state.size[FITTED] == 0:
-        return _choose_least_seen(state.counts, uniform(seed, key), active, reported)
+        return _choose_least_seen(state.counts, uniform(seed, key), active, reported, chances)
     values = np.empty((arms, objectives, columns))
     predict(state.weights, features_at(state, x), values)
     images, image_variances = np.empty((arms, facets.shape[0], columns)), np.empty((arms, facets.shape[0]))
@@ -45,32 +45,34 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     variances, uncertainty = np.empty((arms, objectives)), np.empty(arms)
     nearby = choice.uncertainty_by_arm(values, scales, variances, uncertainty)
     values, images, variances, uncertainty = values[few], images[few], variances[few], uncertainty[few]
-    deviations, chances = np.empty((few.size, few.size, facets.shape[0])), np.empty(few.size)
+    deviations, (on_front, played) = np.empty((few.size, few.size, facets.shape[0])), np.empty((2, few.size))
     front, worthwhile, shown = np.empty((3, few.size), dtype=np.bool_)
     choice.deviations_of_differences(image_variances, few, deviations)
     choice.find_front(images, deviations, state.levels[REPORT_TIE], front)
     noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
     choice.perturb(values, variances, noise_key)
     choice.write_images(facets, scales, values, images)
-    choice.find_worthwhile(facets, scales, values, images, front, uncertainty, nearby, worthwhile, chances)
-    choice.find_reported(front, chances, shown)
+    choice.find_worthwhile(facets, scales, values, images, front, uncertainty, nearby, worthwhile, on_front)
+    choice.find_reported(front, on_front, shown)
     reported[:] = False
     reported[few] = shown
     choice.shrink_perturbations(images)
     tie, u = state.levels[PLAY_TIE], uniform(seed, key)
-    arm, chance = choice.pick(images, deviations, tie, uncertainty, front, worthwhile, u)
-    return few[arm], chance
+    arm = choice.pick(images, deviations, tie, uncertainty, front, worthwhile, u, played)
+    chances[:] = 0.0
+    chances[few] = played
+    return few[arm]
 
 
 @compiled
-def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools) -> tuple[int, float]:
+def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools, chances: Floats) -> int:
     """One of the arms with the fewest observations of a metric; all are active and reported."""
     active[:] = True
     reported[:] = True
     flags, fewest = np.empty(active.size, dtype=np.bool_), counts.min()
     for k in range(flags.size):
         flags[k] = counts[k].min() == fewest
-    return draw(flags, u)
+    return draw(flags, u, chances)
 
 
 @compiled
