@@ -175,6 +175,34 @@ class PlaysTheDead(Learner):
         return Decision(arm, 1 / 3, np.arange(3) != arm)
 
 
+class Partial(Learner):
+    """Probabilities that do not add up to 1."""
+
+    chances: tuple[float, ...] = (1 / 3, 1 / 3, 0.0)
+    mask = (True, True, True)
+
+    def decision(self, arm):
+        chances = np.roll(self.chances, arm)
+        return Decision(arm, 1 / 3, np.roll(self.mask, arm), chances)
+
+
+class Short(Partial):
+    chances = (1 / 3, 2 / 3)
+
+
+class Negative(Partial):
+    chances = (1 / 3, -1 / 3, 1.0)
+
+
+class Contradictory(Partial):
+    chances = (1 / 2, 1 / 4, 1 / 4)
+
+
+class HopesForTheDead(Partial):
+    chances = (1 / 3, 1 / 3, 1 / 3)
+    mask = (True, True, False)
+
+
 class EmptyFront(Learner):
     def front(self, context):
         return Front((), np.empty((0, 2)), np.empty((0, 2)))
@@ -252,6 +280,11 @@ class LeavesTraces(Learner):
         (Overconfident, r"propensity in \(0, 1\]"),
         (Undefined, r"propensity"),
         (PlaysTheDead, "the arm must be among the active ones"),
+        (Partial, "probabilities must be at least 0 and add up to 1"),
+        (Negative, "probabilities must be at least 0 and add up to 1"),
+        (Short, "probabilities must be an array of 3 floats"),
+        (Contradictory, "the probability of the arm must be the propensity"),
+        (HopesForTheDead, "only active arms may have a positive probability"),
         (EmptyFront, r"front must name one or more arms below 3; got \(\)"),
         (StrangeFront, r"front must name one or more arms below 3; got \(0, 3\)"),
         (RefusesNan, "raised ValueError: reward must not be nan"),

@@ -19,7 +19,7 @@ from conebandit.environments.base import Environment, World
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
 from conebandit.geometry.pareto import pareto_mask
-from conebandit.policies.base import Decision, Front, Policy
+from conebandit.policies.base import Decision, Decisions, Front, Policy
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.compiled import CompiledPolicy
@@ -53,6 +53,7 @@ __all__ = [
     "ConeKernel",
     "ConeTree",
     "Decision",
+    "Decisions",
     "Elimination",
     "Environment",
     "Explanation",

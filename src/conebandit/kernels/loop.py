@@ -1,7 +1,8 @@
-"""The loop over the rounds of a chunk, which policies share.
+"""The loops over the rounds of a chunk and over the contexts of a batch, which policies share.
 
-It is compiled into each of its callers. Numba would keep no machine code on disk for a loop that a factory makes, or
-that is handed kernels; but it does for a thin function into which this loop was inlined, since its kernels are globals.
+They are compiled into each of their callers. Numba would keep no machine code on disk for a loop that a factory makes,
+or that is handed kernels; but it does for a thin function into which such a loop was inlined, since its kernels are
+globals.
 """
 
 from __future__ import annotations
@@ -40,6 +41,18 @@ def play(
         propensities[i] = chances[arms[i]]
         learn(state, x, arms[i], outcomes[i, arms[i]])
     return n
+
+
+@inlined
+def ask(
+    choose: Callable[..., Any], estimate: Callable[..., Any], state: Any, seed: np.uint64, batch: tuple[Any, ...]
+) -> None:
+    """``choose`` at every context of a ``Batch``, and ``estimate`` at as many as there is room for."""
+    contexts, keys, arms, active, reported, chances, means, radii = batch
+    for i in range(contexts.shape[0]):
+        arms[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i], chances[i])
+    for i in range(means.shape[0]):
+        estimate(state, contexts[i], means[i], radii[i])
 
 
 @in_place

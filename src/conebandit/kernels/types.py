@@ -27,3 +27,21 @@ class Chunk(NamedTuple):
     propensities: Floats
     active: Bools
     reported: Bools
+
+
+class Batch(NamedTuple):
+    """Many questions to a policy that learns nothing from them: what is given, and what a compiled loop fills in.
+
+    ``contexts`` (n, d) in the unit cube and ``keys`` (n,); then for each context the arm decided on, the arms in the
+    running, those reported, and the probabilities of all (each (n, K)); and estimates with their radii, both (n, K, M)
+    or, if nobody wants to know them, (0, K, M).
+    """
+
+    contexts: Floats
+    keys: Ints
+    arms: Ints
+    active: Bools
+    reported: Bools
+    chances: Floats
+    means: Floats
+    radii: Floats

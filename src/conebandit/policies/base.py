@@ -47,6 +47,37 @@ class Decision(NamedTuple):
         return tuple(int(k) for k in np.flatnonzero(self.mask))
 
 
+class Decisions(NamedTuple):
+    """Arms to play in many contexts, row by row what :class:`Decision` says of one.
+
+    Attributes
+    ----------
+    arms
+        Shape (n,), indices of the arms.
+    propensities
+        Shape (n,), their probabilities.
+    masks
+        Shape (n, K), True for arms that are still in the running.
+    probabilities
+        Shape (n, K), the probabilities of all arms.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ParetoUCB1(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1)
+    >>> decisions = policy.decide_many([[0.1], [0.5], [0.9]], keys=["a", "b", "c"])
+    >>> decisions.probabilities.tolist()
+    [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
+    >>> decisions.arms[1] == policy.decide([0.5], key="b").arm
+    np.True_
+    """
+
+    arms: NDArray[np.int64]
+    propensities: FloatArray
+    masks: NDArray[np.bool_]
+    probabilities: FloatArray
+
+
 @dataclass(frozen=True, slots=True)
 class Front:
     """Arms that a policy considers undominated in a context, with what it knows about them.
@@ -70,6 +101,20 @@ class Front:
     arms: tuple[int, ...]
     means: FloatArray
     radii: FloatArray
+
+
+def chances_at(chances: FloatArray, arms: NDArray[np.int64]) -> FloatArray:
+    """Of each row of ``chances`` (n, K), the one of its arm."""
+    return chances[np.arange(len(arms)), arms]
+
+
+def fronts_of(flags: NDArray[np.bool_], means: FloatArray, radii: FloatArray) -> list[Front]:
+    """A front for each row: the flagged arms (n, K), with their means and radii, both (n, K, M)."""
+    fronts = []
+    for on, mean, radius in zip(flags, means, radii, strict=True):
+        arms = np.flatnonzero(on)
+        fronts.append(Front(tuple(arms.tolist()), mean[arms], radius[arms]))
+    return fronts
 
 
 @runtime_checkable

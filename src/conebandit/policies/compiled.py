@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -10,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
-from conebandit.kernels.types import Chunk
-from conebandit.policies.base import Decision, Front
+from conebandit.kernels.types import Batch, Chunk
+from conebandit.policies.base import Decision, Decisions, Front, chances_at, fronts_of
 from conebandit.policies.common import CommonPolicy
 from conebandit.policies.layout import Layout, Limits
 from conebandit.validate import storage
-from conebandit.validate.arguments import Key, as_key
+from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
 
 
@@ -25,7 +26,7 @@ class CompiledPolicy(CommonPolicy):
 
     A policy is a subclass and a file of kernels. The subclass is a dataclass whose fields are the settings. It says in
     a :class:`~conebandit.policies.layout.Layout` what the arrays of its state are, and gives those that are not simply
-    filled with numbers (``_given``). The file of kernels has four functions:
+    filled with numbers (``_given``). The file of kernels has five functions:
 
     ``choose(state, seed, x, key, active, reported, chances) -> arm``
         Pure; fills ``active`` and ``reported``, both (K,) booleans, and the probabilities ``chances`` (K,) of all arms.
@@ -36,6 +37,9 @@ class CompiledPolicy(CommonPolicy):
     ``run(state, seed, start, *chunk) -> stop``
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
+
+    ``query(state, seed, *batch)``
+        ``choose`` and ``estimate`` at many contexts; a line that calls :func:`conebandit.kernels.loop.ask`.
 
     Attributes
     ----------
@@ -100,6 +104,20 @@ class CompiledPolicy(CommonPolicy):
         arm = self._kernels.choose(self._state, self._seed, x, bits, active, unread, chances)
         return Decision(arm, chances.item(arm), active, chances)
 
+    def decide_many(self, contexts: ArrayLike, keys: Iterable[Key]) -> Decisions:
+        """Arms for many contexts in one compiled loop: row by row what :meth:`decide` says.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), within the bounds.
+        keys
+            One for each context: integers, strings or bytes, or an array of n integers.
+        """
+        rows = self.box.rows(contexts)
+        batch = self._ask(rows, as_keys(keys, len(rows)), estimates=0)
+        return Decisions(batch.arms, chances_at(batch.chances, batch.arms), batch.active, batch.chances)
+
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Learn from one reward vector.
 
@@ -130,6 +148,21 @@ class CompiledPolicy(CommonPolicy):
         self._kernels.estimate(self._state, x, means, radii)
         arms = np.flatnonzero(reported)
         return Front(tuple(int(k) for k in arms), means[arms], radii[arms])
+
+    def fronts(self, contexts: ArrayLike) -> list[Front]:
+        """Fronts in many contexts (n, d) in one compiled loop: one by one what :meth:`front` says."""
+        rows = self.box.rows(contexts)
+        batch = self._ask(rows, np.zeros(len(rows), dtype=np.uint64), estimates=len(rows))
+        return fronts_of(batch.reported, batch.means, batch.radii)
+
+    def _ask(self, contexts: FloatArray, keys: NDArray[np.uint64], estimates: int) -> Batch:
+        """Decisions in all contexts, and estimates in the first of them."""
+        x, n, arms = self.box.points(contexts), len(contexts), self.n_arms
+        flags, numbers = np.empty((2, n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
+        chosen, chances = np.empty(n, dtype=np.int64), np.empty((n, arms))
+        batch = Batch(x, keys.view(np.int64), chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
+        self._kernels.query(self._state, self._seed, *batch)
+        return batch
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]

@@ -57,6 +57,7 @@ class OneByOne:
     """
 
     estimate = staticmethod(kernels.estimate)
+    query = staticmethod(kernels.query)
 
     @staticmethod
     def choose(  # noqa: PLR0917  (the signature of all kernels)

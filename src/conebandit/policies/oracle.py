@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, Self
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import pareto_mask
 from conebandit.kernels.oracle import draw_many
-from conebandit.policies.base import Decision, Front
+from conebandit.policies.base import Decision, Decisions, Front, chances_at, fronts_of
 from conebandit.policies.common import CommonPolicy
-from conebandit.validate.arguments import Key, as_key
+from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
 from conebandit.validate.sizes import Sizes
 
@@ -75,6 +76,14 @@ class Oracle(CommonPolicy):
         arms, chances = draw_many(self._seed, np.array([as_key(key)]), mask[np.newaxis])
         return Decision(int(arms[0]), float(chances[0, arms[0]]), mask, chances[0])
 
+    def decide_many(self, contexts: ArrayLike, keys: Iterable[Key]) -> Decisions:
+        """Arms for many contexts (n, d) with a key each: row by row what :meth:`decide` says."""
+        means = self._many_means(contexts)
+        bits = as_keys(keys, len(means))
+        masks = self._many_masks(means)
+        arms, chances = draw_many(self._seed, bits, masks)
+        return Decisions(arms, chances_at(chances, arms), masks, chances)
+
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments; there is nothing to learn."""
         self._checked(context, arm, reward)
@@ -85,6 +94,11 @@ class Oracle(CommonPolicy):
         arms = np.flatnonzero(pareto_mask(means, self.cone))
         return Front(tuple(int(k) for k in arms), means[arms], np.zeros((len(arms), self.n_objectives)))
 
+    def fronts(self, contexts: ArrayLike) -> list[Front]:
+        """Fronts in many contexts (n, d): one by one what :meth:`front` says."""
+        means = self._many_means(contexts)
+        return fronts_of(self._many_masks(means), means, np.zeros_like(means))
+
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
@@ -92,7 +106,7 @@ class Oracle(CommonPolicy):
         self.box.points(contexts)  # refuses those out of bounds
         fronts = pareto_mask(self.environment.means(contexts), self.cone)
         arms, chances = draw_many(self._seed, keys, fronts)
-        return arms, chances[np.arange(len(arms)), arms], fronts, fronts.copy()
+        return arms, chances_at(chances, arms), fronts, fronts.copy()
 
     def copy(self) -> Self:
         """Itself: it does not change."""
@@ -107,3 +121,16 @@ class Oracle(CommonPolicy):
         self.box.point(context)
         means: FloatArray = self.environment.means(np.array(context, dtype=np.float64, ndmin=2))[0]
         return means
+
+    def _many_means(self, contexts: ArrayLike) -> FloatArray:
+        """True means (n, K, M), each found on its own: of many contexts at once an environment may round otherwise."""
+        rows = self.box.rows(contexts)
+        self.box.points(rows)  # refuses those out of bounds
+        means = np.empty((len(rows), self.n_arms, self.n_objectives))
+        for i in range(len(rows)):
+            means[i] = self.environment.means(rows[i : i + 1])[0]
+        return means
+
+    def _many_masks(self, means: FloatArray) -> NDArray[np.bool_]:
+        """The true fronts (n, K)."""
+        return pareto_mask(means, self.cone) if len(means) else np.empty(means.shape[:2], dtype=np.bool_)

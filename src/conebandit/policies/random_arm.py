@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.kernels.rng import choose_many, hash_vector, uniform
-from conebandit.policies.base import Decision, Front
+from conebandit.policies.base import Decision, Decisions, Front, fronts_of
 from conebandit.policies.common import CommonPolicy
-from conebandit.validate.arguments import Key, as_key
+from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
 
 
@@ -43,6 +44,13 @@ class RandomArm(CommonPolicy):
         chance = 1.0 / self.n_arms
         return Decision(arm, chance, np.ones(self.n_arms, dtype=np.bool_), np.full(self.n_arms, chance))
 
+    def decide_many(self, contexts: ArrayLike, keys: Iterable[Key]) -> Decisions:
+        """Arms for many contexts (n, d) with a key each: row by row what :meth:`decide` says."""
+        rows = self.box.rows(contexts)
+        outcomes = np.empty((len(rows), 0, 0))
+        arms, propensities, active, _ = self.run_chunk(rows, outcomes, as_keys(keys, len(rows)))
+        return Decisions(arms, propensities, active, np.full(active.shape, 1.0 / self.n_arms))
+
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
         """Check the arguments and forget them."""
         self._checked(context, arm, reward)
@@ -52,6 +60,14 @@ class RandomArm(CommonPolicy):
         bits = np.uint64(hash_vector(self.box.point(context).view(np.uint64)))
         arm = int(uniform(self._seed, bits) * self.n_arms)
         return Front((arm,), np.full((1, self.n_objectives), np.nan), np.full((1, self.n_objectives), np.inf))
+
+    def fronts(self, contexts: ArrayLike) -> list[Front]:
+        """Fronts in many contexts (n, d): one by one what :meth:`front` says."""
+        rows = self.box.rows(contexts)
+        bits, no_keys = self.box.points(rows).view(np.uint64), np.zeros(len(rows), dtype=np.uint64)
+        _, reported = choose_many(self._seed, no_keys, bits, self.n_arms)
+        shape = (*reported.shape, self.n_objectives)
+        return fronts_of(reported, np.full(shape, np.nan), np.full(shape, np.inf))
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]

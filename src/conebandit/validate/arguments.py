@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from conebandit.validate.arrays import FloatArray, as_floats
 
@@ -42,6 +42,25 @@ def as_key(key: Key) -> np.uint64:
     if is_integer(key):
         return np.uint64(int(key) & 0xFFFFFFFFFFFFFFFF)
     raise TypeError(f"key must be an integer, a string or bytes that identifies the decision; got {key!r}.")
+
+
+def as_keys(keys: Iterable[Key], n: int) -> NDArray[np.uint64]:
+    """64 bits for each of ``n`` keys, as :func:`as_key` makes them.
+
+    Examples
+    --------
+    >>> as_keys([3, -1], 2).tolist() == [3, 2**64 - 1]
+    True
+    """
+    if isinstance(keys, str | bytes):
+        raise TypeError(f"keys must be a sequence of keys, one for each context; got {keys!r}.")
+    if isinstance(keys, np.ndarray) and keys.ndim == 1 and keys.dtype.kind in "iu":
+        bits = keys.astype(np.uint64)  # of negative numbers the same 64 bits
+    else:
+        bits = np.array([as_key(key) for key in keys], dtype=np.uint64)
+    if len(bits) != n:
+        raise ValueError(f"keys must be {n}, one for each context; got {len(bits)}.")
+    return bits
 
 
 def as_seed(seed: Any) -> np.uint64:

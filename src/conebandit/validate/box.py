@@ -67,6 +67,13 @@ class Box:
                 )
         return x
 
+    def rows(self, contexts: ArrayLike) -> FloatArray:
+        """Many contexts as an array (n, d), not mapped; a ``ValueError`` or ``TypeError`` if they are not that."""
+        x = as_floats(contexts, "contexts")
+        if x.shape[1:] != self._shape:
+            raise ValueError(f"contexts must have shape (n, {len(self)}); got {x.shape}.")
+        return x
+
     def points(self, contexts: FloatArray) -> FloatArray:
         """Many contexts (n, d) in the unit cube."""
         x = contexts if self.is_unit else (contexts - self._low) / self._span
