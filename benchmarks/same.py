@@ -25,7 +25,7 @@ import numpy as np
 
 HORIZON = 12_000
 TASKS = ("paper", "smooth-5", "metrics-3", "narrow")  # for every policy
-NEW_KEYS = ("probabilities",)  # of a decision's body; a log without them is the same log
+NEW_KEYS = ("probabilities",)  # of a decision's body or choice; a log without them is the same log
 SERVED: tuple[tuple[dict[str, Any], int], ...] = (  # with how many requests
     ({"name": "LinearParetoUCB"}, 2000),
     ({"name": "ConeTree", "preset": "adaptive"}, 600),
@@ -141,7 +141,13 @@ class Service:
 
 
 def without_news(body: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key not in NEW_KEYS}
+    """The body as it was written before: without keys that are new, and with a version that is text."""
+    old = {key: value for key, value in body.items() if key not in NEW_KEYS}
+    if isinstance(old.get("choice"), dict):
+        old["choice"] = without_news(old["choice"])
+    if isinstance(version := old.get("version"), dict):
+        old["version"] = f"{version['policy']}-{version['library']}-{version['position']}"
+    return old
 
 
 def declaration(id_: str, policy: dict[str, Any]) -> dict[str, Any]:

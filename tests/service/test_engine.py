@@ -19,6 +19,7 @@ from conebandit.service.log import verify as verify_module
 from conebandit.service.log import windows
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.snapshots import from_parts, to_parts
+from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
@@ -187,6 +188,51 @@ def test_modes(run):
     assert run.events[-1].body["choice"] is None
     run.set_mode("live")
     assert len({run.ask(f"l{i}")["arm"] for i in range(20)}) > 1
+
+
+def test_the_log_keeps_the_probabilities_of_all_arms(run):
+    for i in range(40):
+        run.set_mode(("live", "shadow", "off")[i % 3])
+        reply, logged = run.ask(f"d{i}"), run.events[-1].body
+        if reply["mode"] == "live":
+            assert reply["probabilities"] == logged["choice"]["probabilities"]
+        else:
+            assert reply["probabilities"] == {"old": 1.0}
+        assert reply["probabilities"][reply["arm"]] == reply["propensity"]
+        if reply["mode"] != "off":
+            choice, version = logged["choice"], logged["version"]
+            assert choice["probabilities"][choice["arm"]] == choice["propensity"]
+            assert sum(choice["probabilities"].values()) == pytest.approx(1.0)
+            assert set(choice["probabilities"]) <= set(logged["active"])
+            assert set(version) == {"policy", "library", "position"}
+        assert run.ask(f"d{i}") == reply, "a retry gets the same"
+        run.tell(f"d{i}", revenue=float(i % 5), latency=float(i % 3))
+
+
+def test_verify_compares_probabilities_unless_they_were_not_kept(run, store, monkeypatch):
+    for i in range(5):
+        run.ask(str(i))
+    choose = State.choose
+
+    def choose_otherwise(chances):
+        def chosen(state, x, key):
+            made = choose(state, x, key)
+            return made._replace(choice=made.choice._replace(probabilities=chances))
+
+        return chosen
+
+    with store.read() as session:
+        assert verify(session, "checkout").agrees
+        monkeypatch.setattr(State, "choose", choose_otherwise({"old": 1.0}))
+        report = verify(session, "checkout")
+    assert len(report.problems) == 5
+    assert "choice is {" in report.problems[0]
+    monkeypatch.setattr(State, "choose", choose_otherwise(None))
+    run.ask("as-before")
+    monkeypatch.undo()
+    assert "probabilities" not in run.events[-1].body["choice"]
+    with store.read() as session:
+        assert verify(session, "checkout").agrees
 
 
 def test_propensities_are_the_shares_of_the_draws(run):

@@ -45,7 +45,7 @@ selections = st.builds(
     texts,
     numbers,
     st.lists(texts, max_size=3).map(tuple),
-    st.none() | st.builds(Choice, texts, numbers),
+    st.none() | st.builds(Choice, texts, numbers, st.none() | st.dictionaries(texts, numbers, max_size=3)),
     st.none() | versions,
 )
 EVENTS: dict[type[Event], st.SearchStrategy] = {
@@ -57,7 +57,8 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     ModeChanged: st.builds(ModeChanged, times, st.sampled_from(MODES)),
     Revised: st.builds(Revised, times, st.integers(0, 2**40)),
 }
-SELECTION = Selection("live", "a", 0.5, ("a", "b"), Choice("a", 0.5), Version("ConeTree", "0.1.0", 3))
+CHOICE = Choice("a", 0.5, {"a": 0.5, "b": 0.5})
+SELECTION = Selection("live", "a", 0.5, ("a", "b"), CHOICE, Version("ConeTree", "0.1.0", 3))
 EXAMPLES: dict[str, Event] = {
     "created": Created(5, {"id": "e"}, "0.1.0"),
     "decided": Decided(5, "d", {"age": 3}, (0.5, 1.0), SELECTION),
@@ -88,11 +89,12 @@ def test_every_event_is_read_back_as_it_was_written(kind):
 
 
 def test_bodies_on_disk_have_the_keys_that_they_always_had():
-    """These texts were written by the first release; they must be read for ever, and written in the same way."""
+    """Texts like these must be read for ever, and written in the same way."""
     texts = {
         "created": '{"at":5,"declaration":{"id":"e"},"library":"0.1.0"}',
-        "decided": '{"active":["a","b"],"arm":"a","at":5,"choice":{"arm":"a","propensity":0.5},"context":{"age":3},'
-        '"id":"d","mode":"live","propensity":0.5,"version":"ConeTree-0.1.0-3","x":[0.5,1.0]}',
+        "decided": '{"active":["a","b"],"arm":"a","at":5,"choice":{"arm":"a","probabilities":{"a":0.5,"b":0.5},'
+        '"propensity":0.5},"context":{"age":3},"id":"d","mode":"live","propensity":0.5,'
+        '"version":{"library":"0.1.0","policy":"ConeTree","position":3},"x":[0.5,1.0]}',
         "reported": '{"at":5,"id":"d","values":{"m":1.0}}',
         "arm_added": '{"arm":"c","at":5}',
         "arm_retired": '{"arm":"c","at":5}',
@@ -100,6 +102,26 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "revised": '{"at":5,"upto":4}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
+
+
+def test_decisions_that_were_written_before_are_read():
+    """Their version is text, and they keep no probabilities."""
+    text = (
+        '{"active":["a","b"],"arm":"a","at":5,"choice":{"arm":"a","propensity":0.5},"context":{"age":3},'
+        '"id":"d","mode":"live","propensity":0.5,"version":"ConeTree-0.1.0-3","x":[0.5,1.0]}'
+    )
+    record = seal(START, 1, "decided", "d", json.loads(text))
+    assert record.text == text
+    before = SELECTION._replace(choice=Choice("a", 0.5, None))
+    assert read(record).event == Decided(5, "d", {"age": 3}, (0.5, 1.0), before)
+    assert before.probabilities is None
+
+
+def test_probabilities_are_those_of_what_is_served():
+    assert SELECTION.probabilities == {"a": 0.5, "b": 0.5}
+    assert SELECTION._replace(mode="shadow", arm="b", propensity=1.0).probabilities == {"b": 1.0}
+    off = Selection("off", "b", 1.0, ("b",), choice=None, version=None)
+    assert off.probabilities == {"b": 1.0}
 
 
 def refusal(kind, body, decision):
@@ -137,6 +159,9 @@ def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
         ("decided", {"mode": None}, "'mode' must be one of"),
         ("decided", {"version": "ConeTree"}, "'version' must be POLICY-LIBRARY-POSITION; got 'ConeTree'"),
         ("decided", {"version": "ConeTree-0.1.0-x"}, "'version' must be"),
+        ("decided", {"version": 3}, "'version' must be a table; got 3"),
+        ("decided", {"version": {"policy": "ConeTree", "library": "1"}}, "'position' is missing"),
+        ("decided", {"choice": {"arm": "a", "propensity": 1, "probabilities": [1]}}, "'probabilities' must be a table"),
         ("decided", {"choice": {"arm": "a"}}, "'propensity' is missing"),
         ("decided", {"x": [0.5, None]}, "'x' must be a list of numbers"),
         ("reported", {"values": {"m": "1"}}, "'values' must be a table of numbers; got {'m': '1'}"),

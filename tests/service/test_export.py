@@ -1,6 +1,7 @@
 """What leaves the service is the whole log, or an error; and a table has the outcomes that the policy has learned."""
 
 import io
+import json
 import math
 import random
 import sys
@@ -171,6 +172,19 @@ def test_a_table_has_the_outcomes_that_count(store, declaration, format_):
     assert (ratings["silent"], ratings["new"]) == ((None, "missing"), (None, "open"))
     assert outcome(rows["told"], "revenue") == (7.0, "reported")
     assert outcome(rows["silent"], "revenue") == (None, "open"), "there is no window"
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_a_table_has_the_probabilities_that_the_policy_gave(run, store, format_):
+    run.set_mode("shadow")
+    run.ask("in-shadow")
+    run.set_mode("off")
+    run.ask("without")
+    rows = table(store, format_)
+    for event in run.events:
+        if event.kind == "decided" and event.decision != "without":
+            assert json.loads(rows[event.decision]["choice_probabilities"]) == event.body["choice"]["probabilities"]
+    assert not rows["without"]["choice_probabilities"]
 
 
 def learned(events):

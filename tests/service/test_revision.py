@@ -133,6 +133,8 @@ def test_a_retired_arm_is_not_served_while_the_policy_still_has_it(tmp_path, dec
     replies = service.decide(some)
     assert {arm for made in replies for arm in (made["arm"], *made["active"])} <= {"old", "bold"}
     assert all(made["propensity"] == 1.0 for made in replies if len(made["active"]) == 1)
+    for made in replies:
+        assert made["probabilities"] == dict.fromkeys(made["active"], made["propensity"])
     assert {row["arm"] for row in service.front(PHONE)["arms"]} <= {"old", "bold"}
     assert set(service.explain(PHONE)["active"]) <= {"old", "bold"}
     assert service.verify().agrees

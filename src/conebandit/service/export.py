@@ -21,7 +21,7 @@ from conebandit.service.log.events import Decided, read
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import deadline
 from conebandit.service.stores.base import Store
-from conebandit.service.stores.records import BEGINNING, Head, Record, to_lines
+from conebandit.service.stores.records import BEGINNING, Head, Record, canonical, to_lines
 from conebandit.service.stores.session import PAGE
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
@@ -96,6 +96,7 @@ def _columns(experiment: Experiment) -> dict[str, type]:
         **{f"context.{name}": kind for name, kind in kinds.items()},
         **{f"metric.{metric.name}": float for metric in experiment.metrics},
         **{f"status.{metric.name}": str for metric in experiment.metrics},  # see _outcome
+        "choice_probabilities": str,  # name to probability, as JSON: arms come and go
     }
 
 
@@ -125,6 +126,7 @@ def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, A
     decided = reports.decided
     selection = decided.selection
     choice = selection.choice
+    chances = None if choice is None else choice.probabilities
     told = [reports.at(record.seq) for record in history[1:]]
     counts = {name: value for report in told for name, value in report.counts.items()}
     late = {name for report in told for name in report.late}
@@ -142,6 +144,7 @@ def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, A
         **{f"context.{c.name}": _cell(c, decided.context.get(c.name)) for c in experiment.columns},
         **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
         **{f"status.{name}": status for name, (_, status) in outcomes.items()},
+        "choice_probabilities": None if chances is None else canonical(chances),
     }
 
 

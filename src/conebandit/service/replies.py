@@ -21,6 +21,8 @@ class Reply:
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Read it back. Entries that are not known are left out: a later release of the service may send more.
 
+        Entries that have a default may be missing: an earlier release did not send them.
+
         Examples
         --------
         >>> reply = StateDigest(events=3, check="0f", state="a1")
@@ -35,11 +37,12 @@ class Reply:
             raise ValueError(f"a reply of type {cls.__name__} must be a table; got {ascii(given)[:60]}.")
         types = _types(cls)
         for name, type_ in types.items():
-            if given.get(name) is None and not (name in given and type(None) in get_args(type_)):
+            optional = name in given and type(None) in get_args(type_)
+            if given.get(name) is None and not (optional or hasattr(cls, name)):  # a default is an attribute
                 raise ValueError(
                     f"a reply of type {cls.__name__} must have an entry {name!r}; got {', '.join(given) or 'none'}."
                 )
-        return cls(**{name: _typed(type_, given[name]) for name, type_ in types.items()})
+        return cls(**{name: _typed(type_, given[name]) for name, type_ in types.items() if name in given})
 
 
 _known_types: dict[type[Reply], dict[str, Any]] = {}  # looked up for every reply, so remembered
@@ -89,7 +92,11 @@ def _example(**entries: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Assignment(Reply):
-    """An arm to serve, and what is needed to evaluate the choice later."""
+    """An arm to serve, and what is needed to evaluate the choice later.
+
+    ``probabilities`` are those of the arms that could have been served, by name; None if an earlier release made the
+    decision, or sent the reply.
+    """
 
     id: str
     arm: str
@@ -97,6 +104,7 @@ class Assignment(Reply):
     active: tuple[str, ...]
     mode: str
     policy_version: str | None
+    probabilities: dict[str, float] | None = None
     __pydantic_config__: ClassVar[dict[str, Any]] = _example(
         id="visit-1",
         arm="new",
@@ -104,6 +112,7 @@ class Assignment(Reply):
         active=["old", "new"],
         mode="live",
         policy_version=f"ConeTree-{__version__}-17",
+        probabilities={"old": 0.5, "new": 0.5},
     )
 
 

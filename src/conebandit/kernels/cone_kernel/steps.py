@@ -61,7 +61,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     arm = choice.pick(images, deviations, tie, uncertainty, front, worthwhile, u, played)
     chances[:] = 0.0
     chances[few] = played
-    return few[arm]
+    return int(few[arm])
 
 
 @compiled

@@ -235,7 +235,7 @@ class Turn:
 def _assignment(decided: Decided) -> Assignment:
     made = decided.selection
     version = None if made.version is None else str(made.version)
-    return Assignment(decided.id, made.arm, made.propensity, made.active, made.mode, version)
+    return Assignment(decided.id, made.arm, made.propensity, made.active, made.mode, version, made.probabilities)
 
 
 def _front(state: State, front: Front) -> tuple[FrontArm, ...]:

@@ -28,8 +28,8 @@ _POSITION = re.compile("0|[1-9][0-9]{0,18}")  # as many digits as MAX_POSITION h
 class Version(NamedTuple):
     """Which policy made a decision: its name, the release of the library, and the last event that it had learned from.
 
-    On disk it is text. Its first part, up to the first dash, is the policy and its last one the position; releases may
-    have dashes in their names.
+    On disk it is a table of these three. In replies, and in logs that were written before, it is text: its first part,
+    up to the first dash, is the policy and its last one the position; releases may have dashes in their names.
 
     Examples
     --------
@@ -57,10 +57,24 @@ class Version(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the policy would do, whatever was served."""
+    """What the policy would do, whatever was served.
+
+    Attributes
+    ----------
+    arm, propensity
+        The arm that it would serve, and how likely that was.
+    probabilities
+        By name, of the arms that it could have chosen; all others had none. None in logs that were written before.
+    """
 
     arm: str
     propensity: float
+    probabilities: dict[str, float] | None = None
+
+    def to_body(self) -> Body:
+        """Its part of the body of a decision."""
+        body: Body = {"arm": self.arm, "propensity": self.propensity}
+        return body if self.probabilities is None else {**body, "probabilities": self.probabilities}
 
 
 class Selection(NamedTuple):
@@ -75,7 +89,8 @@ class Selection(NamedTuple):
     active
         The arms that were in play.
     choice
-        What the policy would do: the same in mode ``live``; None in mode ``off``, where it is not asked.
+        What the policy would do, and with which probabilities: the same in mode ``live``; None in mode ``off``, where
+        it is not asked.
     version
         Which policy was asked; None in mode ``off``.
     """
@@ -87,6 +102,13 @@ class Selection(NamedTuple):
     choice: Choice | None
     version: Version | None
 
+    @property
+    def probabilities(self) -> dict[str, float] | None:
+        """By name, of the arms that could have been served; None if the log does not tell."""
+        if self.mode == "live" and self.choice is not None:
+            return self.choice.probabilities
+        return {self.arm: self.propensity}
+
     def to_body(self) -> Body:
         """Its part of the body of a decision."""
         choice, version = self.choice, self.version
@@ -95,8 +117,8 @@ class Selection(NamedTuple):
             "arm": self.arm,
             "propensity": self.propensity,
             "active": list(self.active),
-            "choice": None if choice is None else {"arm": choice.arm, "propensity": choice.propensity},
-            "version": None if version is None else str(version),
+            "choice": None if choice is None else choice.to_body(),
+            "version": None if version is None else version._asdict(),
         }
 
     @classmethod
@@ -400,13 +422,17 @@ def _choice(body: Body, name: str) -> Choice | None:
     if name in body and body[name] is None:
         return None
     choice = _table(body, name)
-    return Choice(_text(choice, "arm"), _number(choice, "propensity"))
+    probabilities = _number_by_name(choice, "probabilities") if "probabilities" in choice else None
+    return Choice(_text(choice, "arm"), _number(choice, "propensity"), probabilities)
 
 
 def _version(body: Body, name: str) -> Version | None:
     if name in body and body[name] is None:
         return None
-    return _parse_version(_text(body, name))
+    if type(body.get(name)) is str:  # written before
+        return _parse_version(body[name])
+    version = _table(body, name)
+    return Version(_text(version, "policy"), _text(version, "library"), _position(version, "position"))
 
 
 # A log is read page by page, and many decisions on a page have the same version.

@@ -165,11 +165,15 @@ class State:
         decision = self.policy.decide(x, key)
         active = [self.known[k] for k in decision.active]
         arm, propensity = self.known[decision.arm], decision.propensity
+        assert decision.probabilities is not None  # all policies that can be served give them
+        chances = zip(self.known, decision.probabilities.tolist(), strict=True)
+        probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
         if not all(self.arms[name] for name in (arm, *active)):
             # An arm was retired that the policy still has: the others that it plays are drawn with equal chances.
             active = [name for name in active if self.arms[name]] or [baseline]
             arm, propensity = active[_number(self.experiment.seed, key) % len(active)], 1 / len(active)
-        choice = Choice(arm, propensity)
+            probabilities = dict.fromkeys(sorted(active), propensity)
+        choice = Choice(arm, propensity, probabilities)
         served = choice if mode == "live" else Choice(baseline, 1.0)
         version = Version(self.experiment.policy, __version__, self.version)
         return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)

@@ -207,12 +207,15 @@ class _Watch:
         if version is not None and version.library != __version__:
             self.foreign.add(seq)
             return
-        logged = decided.selection.to_body()
-        again = state.choose(state.experiment.encode(decided.context), decided.id).to_body()
-        names = [name for name, value in again.items() if logged[name] != value]
+        logged = decided.selection
+        again = state.choose(state.experiment.encode(decided.context), decided.id)
+        if logged.choice and again.choice and logged.choice.probabilities is None:  # written before they were kept
+            again = again._replace(choice=again.choice._replace(probabilities=None))
+        was, is_ = logged.to_body(), again.to_body()
+        names = [name for name, value in is_.items() if was[name] != value]
         if names and len(self._different) < MAX_DIFFERENT:
             name = names[0]
-            self._different[seq] = f"{name} is {logged[name]!r} in the log and {again[name]!r} from the state"
+            self._different[seq] = f"{name} is {was[name]!r} in the log and {is_[name]!r} from the state"
 
     def _compare(self, state: State, seq: int) -> None:
         try:
