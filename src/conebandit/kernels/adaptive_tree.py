@@ -17,7 +17,6 @@ import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, keep_undominated
-from conebandit.kernels.loop import ask
 from conebandit.kernels.quadratics import halving, least_squares, prior_variance
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
@@ -191,12 +190,6 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     leaf = leaf_of(state, point, 0)
     features(state, leaf, point, 0, phi)
     return _decide(state, leaf, phi, uniform(seed, key), fits, sides, active, reported, chances)
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @compiled

@@ -12,7 +12,7 @@ import numpy as np
 from conebandit.kernels.averages import add_reward, clear_estimates, ucb1
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.grid import cell_of
-from conebandit.kernels.loop import ask, play
+from conebandit.kernels.loop import play
 from conebandit.kernels.optimism import play_front_of
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -51,12 +51,6 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Any arm that is on the front of the upper bounds in the cell; those with an unknown metric come first."""
     return play_front_of(estimate, state, seed, x, key, active, reported, chances)
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @in_place

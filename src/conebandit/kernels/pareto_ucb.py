@@ -8,7 +8,7 @@ import numpy as np
 
 from conebandit.kernels.averages import add_reward, ucb1
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.loop import always, ask, play
+from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import play_front_of
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -35,12 +35,6 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """Any arm that is on the front of the upper bounds; those never seen come first."""
     return play_front_of(estimate, state, seed, x, key, active, reported, chances)
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @in_place

@@ -10,7 +10,7 @@ from conebandit.kernels.averages import add_reward
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, images, report
 from conebandit.kernels.grid import cell_of
-from conebandit.kernels.loop import always, ask, play
+from conebandit.kernels.loop import always, play
 from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
@@ -99,12 +99,6 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     for k in range(arms):
         chances[k] /= n
     return chosen
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @in_place

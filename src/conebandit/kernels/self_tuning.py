@@ -10,7 +10,7 @@ from conebandit.kernels import cells
 from conebandit.kernels.cells import DEEPEST, OBSERVATIONS, SMOOTHNESS, Cells
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw
-from conebandit.kernels.loop import ask, play
+from conebandit.kernels.loop import play
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -63,12 +63,6 @@ def choose(state: Cells, seed: np.uint64, x: Floats, key: int, active: Bools, re
     tuned_cell(state, x, active)
     cells.report_front(state, x, active, reported)
     return draw(active, uniform(seed, key), chances)
-
-
-@compiled
-def query(state: Cells, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @compiled

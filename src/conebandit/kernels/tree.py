@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import in_place
-from conebandit.kernels.loop import ask
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -145,21 +144,6 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
             unknown = state.tallies[leaf, k, COUNT + m] == 0
             means[k, m] = np.nan if unknown else state.moments[leaf, k, objectives + m]
             radii[k, m] = state.moments[leaf, k, 2 * objectives + m]
-
-
-@in_place
-def _choose_at(
-    state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats
-) -> int:
-    """:func:`choose`, for those who have the arrays in a tuple."""
-    size, links, tallies, constants = state.size, state.links, state.tallies, state.constants
-    return choose(size, links, tallies, constants, seed, x, key, active, reported, chances)
-
-
-@in_place
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(_choose_at, estimate, state, seed, batch)
 
 
 @in_place

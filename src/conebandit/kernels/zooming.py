@@ -14,7 +14,7 @@ import numpy as np
 from conebandit.kernels.averages import add_reward
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.fronts import draw, report
-from conebandit.kernels.loop import ask, play
+from conebandit.kernels.loop import play
 from conebandit.kernels.optimism import flag_candidates, spread
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
@@ -114,12 +114,6 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     indices(state, x, values)
     flag_candidates(values, radii, known, flags)
     return draw(flags, uniform(seed, key), chances)
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @in_place

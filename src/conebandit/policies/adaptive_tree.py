@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.kernels import adaptive_tree as kernels
+from conebandit.kernels import queries
 from conebandit.kernels.quadratics import prior_variance
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.explanation import Bin, Elimination, Explanation
@@ -65,6 +66,7 @@ class AdaptiveTree:
     """
 
     kernels: ClassVar[Any] = kernels
+    query: ClassVar[Any] = staticmethod(queries.ask_adaptive_tree)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from conebandit.kernels import binned_elimination as kernels
+from conebandit.kernels import queries
 from conebandit.policies.cells import CellsPolicy
 from conebandit.policies.common import setting
 from conebandit.validate.arguments import as_positive
@@ -52,3 +53,4 @@ class BinnedElimination(CellsPolicy):
     smoothness: float = setting(0.1, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_binned_elimination)

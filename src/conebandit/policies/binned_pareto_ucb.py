@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import binned_pareto_ucb as kernels
+from conebandit.kernels import queries
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Index, Layout
@@ -62,6 +63,7 @@ class BinnedParetoUCB(CompiledPolicy):
     width: float = setting(0.1, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_binned_pareto_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter(), "rows": Counter(step=1)},

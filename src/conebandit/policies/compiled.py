@@ -19,6 +19,8 @@ from conebandit.validate import storage
 from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
 
+_BOOL = np.dtype(np.bool_)  # to look it up takes a while
+
 
 @dataclass(eq=False, repr=False)
 class CompiledPolicy(CommonPolicy):
@@ -26,7 +28,7 @@ class CompiledPolicy(CommonPolicy):
 
     A policy is a subclass and a file of kernels. The subclass is a dataclass whose fields are the settings. It says in
     a :class:`~conebandit.policies.layout.Layout` what the arrays of its state are, and gives those that are not simply
-    filled with numbers (``_given``). The file of kernels has five functions:
+    filled with numbers (``_given``). The file of kernels has four functions:
 
     ``choose(state, seed, x, key, active, reported, chances) -> arm``
         Pure; fills ``active`` and ``reported``, both (K,) booleans, and the probabilities ``chances`` (K,) of all arms.
@@ -38,13 +40,12 @@ class CompiledPolicy(CommonPolicy):
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
 
-    ``query(state, seed, *batch)``
-        ``choose`` and ``estimate`` at many contexts; a line that calls :func:`conebandit.kernels.loop.ask`.
-
     Attributes
     ----------
     _kernels
         The file of kernels.
+    _query
+        ``choose`` and ``estimate`` at many contexts, from :mod:`conebandit.kernels.queries`.
     _layout
         What the arrays of the state are.
 
@@ -56,6 +57,7 @@ class CompiledPolicy(CommonPolicy):
     """
 
     _kernels: ClassVar[Any]
+    _query: ClassVar[Any]
     _layout: ClassVar[Layout]
 
     def __post_init__(self) -> None:
@@ -97,10 +99,9 @@ class CompiledPolicy(CommonPolicy):
             observation.
         """
         x = self.box.point(context)
-        active = np.empty(self.n_arms, dtype=np.bool_)
+        active, chances = np.empty(self.n_arms, _BOOL), np.empty(self.n_arms)
         bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
-        unread = np.empty(self.n_arms, dtype=np.bool_)  # not kept: threads that decide at once would share it
-        chances = np.empty(self.n_arms)
+        unread = np.empty(self.n_arms, _BOOL)  # not kept: threads that decide at once would share it
         arm = self._kernels.choose(self._state, self._seed, x, bits, active, unread, chances)
         return Decision(arm, chances.item(arm), active, chances)
 
@@ -161,7 +162,7 @@ class CompiledPolicy(CommonPolicy):
         flags, numbers = np.empty((2, n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
         chosen, chances = np.empty(n, dtype=np.int64), np.empty((n, arms))
         batch = Batch(x, keys.view(np.int64), chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
-        self._kernels.query(self._state, self._seed, *batch)
+        self._query(self._state, self._seed, *batch)
         return batch
 
     def run_chunk(

@@ -102,11 +102,15 @@ class ConeTree(CompiledPolicy):
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
         return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
 
-    # Elsewhere these two belong to the class; here they depend on the preset.
+    # Elsewhere these three belong to the class; here they depend on the preset.
 
     @property
     def _kernels(self) -> Any:
         return self._algorithm.kernels
+
+    @property
+    def _query(self) -> Any:
+        return self._algorithm.query
 
     @property
     def _layout(self) -> Layout:  # type: ignore[override]

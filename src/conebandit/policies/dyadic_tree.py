@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conebandit.kernels import queries
 from conebandit.kernels import tree as kernels
 from conebandit.kernels.types import Bools, Floats
 from conebandit.policies.compiled import CompiledPolicy
@@ -57,14 +58,13 @@ class OneByOne:
     """
 
     estimate = staticmethod(kernels.estimate)
-    query = staticmethod(kernels.query)
 
     @staticmethod
     def choose(  # noqa: PLR0917  (the signature of all kernels)
         state: kernels.State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats
     ) -> int:
         """An arm."""
-        size, links, tallies, constants = state.size, state.links, state.tallies, state.constants
+        size, links, tallies, _, _, _, _, constants = state
         return kernels.choose(size, links, tallies, constants, seed, x, key, active, reported, chances)
 
     @staticmethod
@@ -89,6 +89,7 @@ class DyadicTree:
     holder: float
 
     kernels: ClassVar[Any] = OneByOne
+    query: ClassVar[Any] = staticmethod(queries.ask_dyadic_tree)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import linear_ucb as kernels
+from conebandit.kernels import queries
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -48,6 +49,7 @@ class LinearParetoUCB(CompiledPolicy):
     ridge: float = setting(0.003, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_linear_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import neighbours as kernels
+from conebandit.kernels import queries
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -60,6 +61,7 @@ class NeighbourParetoUCB(CompiledPolicy):
     smoothness: float = setting(0.15, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_neighbours)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import pareto_ucb as kernels
+from conebandit.kernels import queries
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -44,6 +45,7 @@ class ParetoUCB1(CompiledPolicy):
     width: float = setting(0.3, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_pareto_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from conebandit.kernels import queries
 from conebandit.kernels import self_tuning as kernels
 from conebandit.policies.cells import CellsPolicy
 from conebandit.policies.common import setting
@@ -52,3 +53,4 @@ class SelfTuning(CellsPolicy):
     smoothness: float = setting(0.3, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_self_tuning)

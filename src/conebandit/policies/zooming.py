@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from conebandit.kernels import queries
 from conebandit.kernels import zooming as kernels
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
@@ -59,6 +60,7 @@ class ParetoZooming(CompiledPolicy):
     smoothness: float = setting(0.2, as_positive)
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_zooming)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter(), "nodes": Counter("arms", step="coordinates")},

@@ -6,6 +6,6 @@ Its files, from the bottom: ``constants`` (one table), ``state`` (what is known)
 (what a fit computes), ``steps`` (what a policy calls in every round, exposed here).
 """
 
-from conebandit.kernels.cone_kernel.steps import choose, estimate, learn, query, run
+from conebandit.kernels.cone_kernel.steps import choose, estimate, learn, run
 
-__all__ = ["choose", "estimate", "learn", "query", "run"]
+__all__ = ["choose", "estimate", "learn", "run"]

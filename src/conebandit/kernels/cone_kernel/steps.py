@@ -24,7 +24,7 @@ from conebandit.kernels.cone_kernel.state import (
     State,
 )
 from conebandit.kernels.fronts import draw
-from conebandit.kernels.loop import ask, play
+from conebandit.kernels.loop import play
 from conebandit.kernels.rng import GOLDEN, hash_vector, mix, uniform
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -62,12 +62,6 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     chances[:] = 0.0
     chances[few] = played
     return int(few[arm])
-
-
-@compiled
-def query(state: State, seed: np.uint64, *batch: Any) -> None:
-    """Decide and estimate at many contexts."""
-    ask(choose, estimate, state, seed, batch)
 
 
 @compiled

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
 from conebandit.kernels import cone_kernel as kernels
+from conebandit.kernels import queries
 from conebandit.kernels.cone_kernel.constants import (
     DEFAULT_FEATURES,
     FIRST_FIT,
@@ -115,6 +116,7 @@ class ConeKernel(CompiledPolicy):
     """
 
     _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
     _layout: ClassVar[Layout] = Layout(
         State,
         {"observations": Counter(step=1), "next fit": Counter("first fit"), "fitted": Counter()},
