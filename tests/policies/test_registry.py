@@ -1,6 +1,8 @@
 """Policies by name, and those that other packages offer."""
 
+import subprocess
 import sys
+import zipfile
 
 import pytest
 from typer.testing import CliRunner
@@ -36,17 +38,26 @@ def function(): pass
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Install a package that offers policies, as pip would, into a folder of its own."""
+    """Install a package that offers policies, by pip and from a wheel, into a folder of its own."""
 
     def installed(**offers):
-        site = tmp_path / "site"
-        info = site / "greedy_bandits-1.0.dist-info"
-        info.mkdir(parents=True)
-        (site / "greedy_bandits.py").write_text(GREEDY)
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greedy-bandits\nVersion: 1.0\n")
         lines = [f"{name} = {where}" for name, where in offers.items()]
-        (info / "entry_points.txt").write_text("\n".join(["[conebandit.policies]", *lines, ""]))
-        monkeypatch.syspath_prepend(site)
+        info = "greedy_bandits-1.0.dist-info"
+        content = {
+            "greedy_bandits.py": GREEDY,
+            f"{info}/METADATA": "Metadata-Version: 2.1\nName: greedy-bandits\nVersion: 1.0\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/entry_points.txt": "\n".join(["[conebandit.policies]", *lines, ""]),
+        }
+        content[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*content, f"{info}/RECORD"])
+        wheel = tmp_path / "greedy_bandits-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as file:
+            for name, text in content.items():
+                file.writestr(name, text)
+        options = ["--quiet", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check"]
+        command = [sys.executable, "-m", "pip", "install", *options, "--target", str(tmp_path / "site"), str(wheel)]
+        subprocess.run(command, check=True)
+        monkeypatch.syspath_prepend(tmp_path / "site")
         registry.offered.cache_clear()
 
     yield installed

@@ -17,7 +17,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import replay
-from conebandit.service.log.events import Decided, read
+from conebandit.service.log.events import Choice, Decided, read
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import deadline
 from conebandit.service.stores.base import Store
@@ -125,8 +125,7 @@ def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, A
     reports = Reports(experiment, [read(record) for record in history])
     decided = reports.decided
     selection = decided.selection
-    choice = selection.choice
-    chances = None if choice is None else choice.probabilities
+    choice, choice_propensity, choice_probabilities = _choice_cells(selection.choice)
     told = [reports.at(record.seq) for record in history[1:]]
     counts = {name: value for report in told for name, value in report.counts.items()}
     late = {name for report in told for name in report.late}
@@ -138,14 +137,22 @@ def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, A
         "arm": selection.arm,
         "propensity": selection.propensity,
         "active": "|".join(selection.active),
-        "choice": None if choice is None else choice.arm,
-        "choice_propensity": None if choice is None else choice.propensity,
+        "choice": choice,
+        "choice_propensity": choice_propensity,
         "policy_version": None if selection.version is None else str(selection.version),
         **{f"context.{c.name}": _cell(c, decided.context.get(c.name)) for c in experiment.columns},
         **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
         **{f"status.{name}": status for name, (_, status) in outcomes.items()},
-        "choice_probabilities": None if chances is None else canonical(chances),
+        "choice_probabilities": choice_probabilities,
     }
+
+
+def _choice_cells(choice: Choice | None) -> tuple[str | None, float | None, str | None]:
+    """What the policy would do: arm, propensity, and all probabilities as JSON, which older logs lack."""
+    if choice is None:
+        return None, None, None
+    chances = choice.probabilities
+    return choice.arm, choice.propensity, None if chances is None else canonical(chances)
 
 
 def _outcome(metric: Metric, counts: dict[str, float], late: set[str], age: int) -> tuple[float | None, str]:
