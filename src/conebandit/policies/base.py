@@ -119,7 +119,7 @@ def fronts_of(flags: NDArray[np.bool_], means: FloatArray, radii: FloatArray) ->
 
 @runtime_checkable
 class Policy(Sizes, Protocol):
-    """Any object with these members can be simulated and served.
+    """Any object with these members can be simulated; the service serves policies of the registry.
 
     ``decide`` must not change the policy, and must give the same answer to the same context and key until the next
     ``observe``.

@@ -192,7 +192,7 @@ class CompiledPolicy(CommonPolicy):
         return chunk.arms, chunk.propensities, chunk.active, chunk.reported
 
     def _settle(self) -> None:
-        """What is to be done from time to time after an observation; the loop of a chunk must stop where it is due."""
+        """What is due from time to time after an observation; ``run`` must return before a round that needs it."""
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ class Array:
     dtype
         Of its entries.
     fill
-        Its entries at the start: one number for all, or one for each place of the last axis. Policies give other
-        arrays themselves.
+        Its entries at the start: one number for all, or one for each place of the last axis. Arrays that
+        begin otherwise come from the policy's ``_given``.
     indices
         What its entries point at: all of them, or those in some places of the last axis.
     fixed

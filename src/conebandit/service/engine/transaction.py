@@ -112,7 +112,7 @@ class Transaction:
         return max(self._now, state.at)
 
     def append(self, state: State, event: Event, reports: Reports | None = None) -> None:
-        """Fold an event, to be written later; a report is added to those on its decision."""
+        """Fold an event now; it is written before the commit. A report is added to the given ones on its decision."""
         record = seal_event(state.head, event)
         entry = Entry(record.head, event)
         if reports is not None:

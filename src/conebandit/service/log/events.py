@@ -283,14 +283,14 @@ Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Rev
 KINDS: dict[str, type[Event]] = {
     kind.kind: kind for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised)
 }
-E = TypeVar("E", Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised)
+E = TypeVar("E", bound=Event)
 
 
 # ---- events and records ---------------------------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):
-    """An event at its place in a log: ``head`` is where a log ends that ends with it."""
+    """An event at its place in a log; ``head`` is the position and the checksum of its record."""
 
     head: Head
     event: Event
@@ -338,7 +338,7 @@ def read(record: Record) -> Entry:
 def read_as(kind: type[E], record: Record) -> E:
     """The event in a record that must be of this kind."""
     event = read(record).event
-    if type(event) is not kind:
+    if not isinstance(event, kind):
         raise CorruptionError(f"event {record.seq} ({record.kind}): there should be one of kind {kind.kind} here.")
     return event
 

@@ -97,7 +97,8 @@ class State:
         session
             For decisions whose windows close by it.
         reports
-            For a report: all those on its decision, up to this one or to the view, whichever is later.
+            For a ``Reported`` event only: the reports on its decision, up to this one or up to the view, whichever
+            is later.
         """
         check_order(entry, self.at)
         self.head, event = entry

@@ -31,7 +31,7 @@ class Connection(Protocol):
     for_update: str  # how a SELECT locks its rows; empty if the transaction already locks everything
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
-        """Run one statement with ``?`` for values; gives something to iterate over, with a ``rowcount``."""
+        """Run one statement with ``?`` for values; gives rows, and how many were changed (``rowcount``)."""
         ...
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -72,7 +72,7 @@ class Session:
         return head
 
     def create(self, experiment: str) -> bool:
-        """Make an empty log, in place of an import that has not ended; False if there is a log already."""
+        """Make an empty log, replacing an unfinished import if there is one; False if there is a log already."""
         created = self._take_id(experiment, 0, START)
         if created:
             self._run("DELETE FROM events WHERE experiment = ?", (experiment,))
