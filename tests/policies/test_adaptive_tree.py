@@ -326,6 +326,7 @@ def test_bad_arguments_are_refused_and_change_nothing(call, error, says):
     ("options", "says"),
     [
         ({"sigma": 1.0}, "sigma cannot be given to preset 'adaptive'"),
+        ({"delta": 0.05, "beta": 1}, "delta, beta cannot be given to preset 'adaptive'"),  # also with their defaults
         ({"delta": 0.1, "beta": 0.5}, "delta, beta cannot be given"),
         ({"n_arms": 0}, "n_arms must be a positive integer"),
         ({"bounds": [[0, 1]]}, "bounds must have shape"),

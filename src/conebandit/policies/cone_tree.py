@@ -23,6 +23,13 @@ MIN_DELTA = 1e-300  # its inverse is multiplied by the number of arms and object
 _CONSTANTS = ("delta", "sigma", "beta", "holder")
 
 
+class _Default(float):
+    """A default, which can be told from the same number when somebody gives it."""
+
+
+_DELTA, _BETA = _Default(0.05), _Default(1.0)
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConeTree(CompiledPolicy):
     """Tree policy of the paper (Algorithm 1), for any cone, number of arms and (few) context dimensions.
@@ -73,9 +80,9 @@ class ConeTree(CompiledPolicy):
     """
 
     preset: Preset = "sound"
-    delta: float | None = None
+    delta: float = _DELTA
     sigma: float | None = None
-    beta: float | None = None
+    beta: float = _BETA
     holder: float | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +92,8 @@ class ConeTree(CompiledPolicy):
     def _make_algorithm(self) -> DyadicTree | AdaptiveTree:
         """The algorithm of the preset, with the constants that it takes."""
         if self.preset == "adaptive":
-            given = [name for name in _CONSTANTS if getattr(self, name) is not None]
+            values = {name: getattr(self, name) for name in _CONSTANTS}
+            given = [name for name, value in values.items() if value is not None and not isinstance(value, _Default)]
             if given:
                 raise ValueError(
                     f"{', '.join(given)} cannot be given to preset 'adaptive', which learns what it needs from the "
@@ -97,8 +105,8 @@ class ConeTree(CompiledPolicy):
         sound = self.preset == "sound"
         if not sound and not (self.sigma is None and self.holder is None):
             raise ValueError("sigma and holder are for preset 'sound'; preset 'paper' has all constants 1, as printed.")
-        self.delta = as_number(0.05 if self.delta is None else self.delta, "delta", least=MIN_DELTA, below=1.0)
-        self.beta = as_number(1.0 if self.beta is None else self.beta, "beta", above=0.0, most=1.0)
+        self.delta = as_number(self.delta, "delta", least=MIN_DELTA, below=1.0)
+        self.beta = as_number(self.beta, "beta", above=0.0, most=1.0)
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
         return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
 
