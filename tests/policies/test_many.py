@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 import conebandit as cb
+from conebandit.kernels import pareto_ucb
 from conebandit.policies.registry import OURS
 
 WORLD = cb.environments.smooth(4, 2)
@@ -108,6 +109,30 @@ def test_arms_come_as_often_as_their_probabilities_say(kind):
             expected = chances[possible] * len(keys) / chances.sum()
             assert stats.chisquare(counts[possible], expected).pvalue > 1e-5 / 9
     assert varied > 0, "there was something to test"
+
+
+class LastArm:
+    """Kernels of another package: always the last arm, whatever the estimates say."""
+
+    learn, estimate = staticmethod(pareto_ucb.learn), staticmethod(pareto_ucb.estimate)
+
+    @staticmethod
+    def choose(state, seed, x, key, active, reported, chances):  # noqa: PLR0917  (the signature of all kernels)
+        active[:], reported[:], chances[:] = True, False, 0.0
+        reported[-1], chances[-1] = True, 1.0
+        return len(active) - 1
+
+
+def test_kernels_without_a_loop_of_their_own_are_asked_one_by_one():
+    class Last(cb.ParetoUCB1):
+        _kernels = LastArm
+
+    policy = Last(4, WORLD.cone, 2, bounds=BOUNDS)
+    for n in (0, 7):
+        assert_same(policy, contexts(policy, n), [f"user-{i}" for i in range(n)])
+    learn(policy, 20)
+    assert_same(policy, contexts(policy, 7), np.arange(7) - 3)
+    assert policy.decide_many(contexts(policy, 2), range(2)).arms.tolist() == [3, 3]
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -45,7 +45,8 @@ class CompiledPolicy(CommonPolicy):
     _kernels
         The file of kernels.
     _query
-        ``choose`` and ``estimate`` at many contexts, from :mod:`conebandit.kernels.queries`.
+        ``choose`` and ``estimate`` at many contexts, from :mod:`conebandit.kernels.queries`. May be left out: then the
+        kernels are called context by context, which is slower.
     _layout
         What the arrays of the state are.
 
@@ -59,6 +60,11 @@ class CompiledPolicy(CommonPolicy):
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
     _layout: ClassVar[Layout]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "_kernels" in vars(cls) and "_query" not in vars(cls):
+            cls._query = cls._query_one_by_one  # an inherited one would ask the kernels of another policy
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,6 +170,15 @@ class CompiledPolicy(CommonPolicy):
         batch = Batch(x, keys.view(np.int64), chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
         self._query(self._state, self._seed, *batch)
         return batch
+
+    def _query_one_by_one(self, state: Any, seed: np.uint64, *arrays: Any) -> None:
+        """What ``_query`` does, for policies without a compiled loop of their own."""
+        batch, kernels = Batch(*arrays), self._kernels
+        for i, key in enumerate(batch.keys.tolist()):
+            flags = batch.active[i], batch.reported[i]
+            batch.arms[i] = kernels.choose(state, seed, batch.contexts[i], key, *flags, batch.chances[i])
+        for i in range(len(batch.means)):
+            kernels.estimate(state, batch.contexts[i], batch.means[i], batch.radii[i])
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
