@@ -45,7 +45,7 @@ selections = st.builds(
     texts,
     numbers,
     st.lists(texts, max_size=3).map(tuple),
-    st.none() | st.builds(Choice, texts, numbers, st.none() | st.dictionaries(texts, numbers, max_size=3)),
+    st.none() | st.builds(Choice, texts, numbers, st.none() | st.dictionaries(texts, st.floats(0.0, 1.0), max_size=3)),
     st.none() | versions,
 )
 EVENTS: dict[type[Event], st.SearchStrategy] = {
@@ -122,6 +122,16 @@ def test_probabilities_are_those_of_what_is_served():
     assert SELECTION._replace(mode="shadow", arm="b", propensity=1.0).probabilities == {"b": 1.0}
     off = Selection("off", "b", 1.0, ("b",), choice=None, version=None)
     assert off.probabilities == {"b": 1.0}
+
+
+@pytest.mark.parametrize("chance", ["NaN", "Infinity", "-Infinity", "-0.5"])
+def test_numbers_that_are_no_probabilities_are_refused(chance):
+    """Tables and replies hold them as JSON, which has no word for some of these."""
+    text = canonical(EXAMPLES["decided"].to_body()).replace('"b":0.5', f'"b":{chance}')
+    assert chance in text
+    record = seal(START, 1, "decided", "d", {})._replace(text=text)
+    with pytest.raises(CorruptionError, match=r"event 1 .*'probabilities' must be a table of finite numbers"):
+        read(record)
 
 
 def refusal(kind, body, decision):

@@ -7,6 +7,7 @@ ever.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ class Choice(NamedTuple):
     arm, propensity
         The arm that it would serve, and how likely that was.
     probabilities
-        By name, of the arms that it could have chosen; all others had none. None in logs that were written before.
+        By name, of the arms that it could have chosen; all others had none. None in logs that were written before, and
+        if a policy of another package does not give them.
     """
 
     arm: str
@@ -422,8 +424,17 @@ def _choice(body: Body, name: str) -> Choice | None:
     if name in body and body[name] is None:
         return None
     choice = _table(body, name)
-    probabilities = _number_by_name(choice, "probabilities") if "probabilities" in choice else None
+    probabilities = _probabilities(choice, "probabilities") if "probabilities" in choice else None
     return Choice(_text(choice, "arm"), _number(choice, "propensity"), probabilities)
+
+
+def _probabilities(body: Body, name: str) -> dict[str, float]:
+    """Whether they add up to 1 is for ``verify`` to say, which knows what they were."""
+    value = _number_by_name(body, name)
+    for chance in value.values():
+        if not 0.0 <= chance < math.inf:  # Python reads nan and infinity as JSON, but we do not write them
+            raise _refusal(body, name, "a table of finite numbers, none below 0")
+    return value
 
 
 def _version(body: Body, name: str) -> Version | None:
