@@ -10,6 +10,7 @@ from conebandit.experiment import declaration as experiment_module
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, policy_names
+from conebandit.policies.compiled import CompiledPolicy
 from conebandit.service.engine import snapshots as engine_module
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
@@ -231,6 +232,18 @@ def test_verify_compares_probabilities_unless_they_were_not_kept(run, store, mon
     run.ask("as-before")
     monkeypatch.undo()
     assert "probabilities" not in run.events[-1].body["choice"]
+    with store.read() as session:
+        assert verify(session, "checkout").agrees
+
+
+def test_a_policy_may_leave_probabilities_out(run, store, monkeypatch):
+    """As one of another package may that decides in its own way."""
+    decide = CompiledPolicy.decide
+    monkeypatch.setattr(CompiledPolicy, "decide", lambda *args: decide(*args)._replace(probabilities=None))
+    reply = run.ask("d")
+    assert (reply["probabilities"], run.ask("d")) == (None, reply)
+    assert "probabilities" not in run.events[-1].body["choice"]
+    run.tell("d", revenue=1.0)
     with store.read() as session:
         assert verify(session, "checkout").agrees
 

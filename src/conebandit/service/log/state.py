@@ -166,9 +166,10 @@ class State:
         decision = self.policy.decide(x, key)
         active = [self.known[k] for k in decision.active]
         arm, propensity = self.known[decision.arm], decision.propensity
-        assert decision.probabilities is not None  # all policies that can be served give them
-        chances = zip(self.known, decision.probabilities.tolist(), strict=True)
-        probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
+        probabilities: dict[str, float] | None = None  # as a policy of another package may leave them
+        if decision.probabilities is not None:
+            chances = zip(self.known, decision.probabilities.tolist(), strict=True)
+            probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
         if not all(self.arms[name] for name in (arm, *active)):
             # An arm was retired that the policy still has: the others that it plays are drawn with equal chances.
             active = [name for name in active if self.arms[name]] or [baseline]
