@@ -4,9 +4,9 @@
     python benchmarks/tune.py SelfTuning ParetoUCB1      some of them; results of the others are kept
 
 The development suite is the suite of environments with seeds from 1000 on, which no reported result uses. A setting is
-scored on each task by play regret plus a tenth of coverage regret, both averaged over the rounds after the last change
-point and over seeds; the geometric mean over tasks counts, so that no task outweighs the others by its scale. Results
-are in ``benchmarks/results/tuning.*``; the best setting of a policy is the default of its constructor.
+scored on each task as on the leaderboard, play + 0.1 (shortfall + front), averaged over the rounds after the last
+change point and over seeds; the geometric mean over tasks counts, so that no task outweighs the others by its scale.
+Results are in ``benchmarks/results/tuning.*``; the best setting of a policy is the default of its constructor.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ import numpy as np
 import conebandit as cb
 from conebandit.environments.base import World
 from conebandit.policies.binned_pareto_ucb import default_bins
+from conebandit.studies.standings import score
 from conebandit.studies.suite import SUITE
 from report import Report, machine, versions
 
 HORIZON = 22_000  # beyond the last change point of every task
 SEEDS = (1000, 1001)
-COVERAGE_WEIGHT = 0.1
+SERIES = ("play", "shortfall", "front")  # what the score is made of
 RESULTS = Path(__file__).parent / "results" / "tuning"
 
 
@@ -65,26 +66,25 @@ def settings_of(grid: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(grid, values, strict=True))
 
 
-def run(kind: str, setting: dict[str, Any], environment: World, seed: int) -> tuple[float, float]:
-    """Mean play and coverage regret of one run after the last change point."""
+def run(kind: str, setting: dict[str, Any], environment: World, seed: int) -> list[float]:
+    """Mean of each series of one run after the last change point."""
     options = {name: value(environment) if callable(value) else value for name, value in setting.items()}
     size = (environment.n_arms, environment.cone, environment.context_dim)
     policy = getattr(cb, kind)(*size, bounds=environment.bounds, seed=seed, **options)
     result = cb.simulate(policy, environment, HORIZON, seed=seed)
     after = environment.change_points[-1]
-    return result.average("play", after=after), result.average("coverage", after=after)
+    return [result.average(name, after=after) for name in SERIES]
 
 
 def measure(kind: str, setting: dict[str, Any]) -> dict[str, Any]:
     """One row: a setting and how it does on the development suite."""
     regrets = np.array([[run(kind, setting, task.make(seed), seed) for seed in SEEDS] for task in SUITE]).mean(axis=1)
-    play, coverage = regrets.T
+    tasks = [dict(zip(SERIES, row, strict=True)) for row in regrets.tolist()]
     return {
         "policy": kind,
         "setting": ", ".join(f"{name} = {value}" for name, value in setting.items()),
-        "score": float(np.exp(np.log(play + COVERAGE_WEIGHT * coverage).mean())),
-        "play": float(play.mean()),
-        "coverage": float(coverage.mean()),
+        "score": float(np.exp(np.mean([np.log(score(task)) for task in tasks]))),
+        **dict(zip(SERIES, regrets.mean(axis=0).tolist(), strict=True)),
     }
 
 
@@ -102,7 +102,7 @@ def main() -> None:
     if unknown := set(kinds) - set(GRIDS):
         parser.error(f"no grid for {', '.join(sorted(unknown))}; there are {', '.join(GRIDS)}")
     report = Report(
-        title="Constants of policies: scores on the development suite (smaller is better; play and coverage: means)",
+        title="Constants of policies: scores on the development suite (smaller is better; other columns: means)",
         command="python benchmarks/tune.py",
         versions=versions("conebandit", "numpy"),
         machine=machine("one core"),

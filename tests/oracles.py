@@ -168,3 +168,21 @@ def closed_form_gap(x: np.ndarray, front: np.ndarray, facets: np.ndarray) -> flo
     """For cones that contain the orthant."""
     ratios = (front @ facets.T) / (facets @ x)
     return float(max(0.0, np.log(ratios.min(axis=1).max())))
+
+
+# ---- reports --------------------------------------------------------------------------------------------------------
+
+
+def closed_form_shortfall(reported: np.ndarray, front: np.ndarray, facets: np.ndarray) -> float:
+    """For cones that contain the orthant; for the orthant itself the log of the multiplicative epsilon indicator."""
+    factors = (front @ facets.T)[:, None] / (reported @ facets.T)[None]  # (P, R, F)
+    return float(np.log(max(1.0, factors.max(axis=2).min(axis=1).max())))
+
+
+def shortfall_by_linprog(reported: np.ndarray, front: np.ndarray, facets: np.ndarray) -> float:
+    """For any cone: a linear program for each pair, in the factors themselves."""
+    hardest = 0.0
+    for p in front:
+        easiest = min(smallest_move_for_need(facets * r, facets @ (p - r)) for r in reported)
+        hardest = max(hardest, easiest)
+    return float(np.log1p(hardest))

@@ -124,6 +124,7 @@ def test_series_are_what_their_definitions_say(cone, rng):
         gaps = cb.gap(means[i], front, cone)
         assert series["play"][i] == gaps[arms[i]]
         assert series["front"][i] == gaps[reported[i]].max()
+        assert series["shortfall"][i] == cb.shortfall(means[i][reported[i]], means[i][front], cone)
         assert series["coverage"][i] == cb.log_hausdorff(means[i][reported[i]], means[i][front])
         assert series["recall"][i] == (reported[i] & front).sum() / front.sum()
         assert series["precision"][i] == (reported[i] & front).sum() / reported[i].sum()

@@ -17,7 +17,7 @@ from conebandit.diagnose.smoothness import PowerLaw, margin, margin_from_log, sm
 from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.environments.base import Environment, World
 from conebandit.geometry.cone import Cone
-from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff
+from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, shortfall
 from conebandit.geometry.pareto import pareto_mask
 from conebandit.policies.base import Decision, Decisions, Front, Policy
 from conebandit.policies.binned_elimination import BinnedElimination
@@ -97,6 +97,7 @@ __all__ = [
     "rho",
     "rho_curve",
     "rho_tree",
+    "shortfall",
     "simulate",
     "simulate_many",
     "smoothness",

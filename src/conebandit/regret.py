@@ -1,7 +1,8 @@
-"""What a run cost, in six series. No single one is honest: each can be gamed, all together cannot.
+"""What a run cost, in seven series. No single one is honest: each can be gamed, all together cannot.
 
 play       gap of the played arm to the true front
 front      largest gap of any arm in the reported front
+shortfall  by what factor (log) the reported arms, by their true means, must improve to weakly dominate the true front
 coverage   log-Hausdorff distance between the reported front, by its true means, and the true front
 recall     share of true front arms that are reported
 precision  share of reported arms that are true front arms
@@ -14,19 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.geometry.cone import Cone
+from conebandit.geometry.gap import shortfalls
 from conebandit.kernels import gap as kernels
 from conebandit.kernels.order import fronts_of_batch
 from conebandit.validate.arrays import FloatArray
 
 BoolArray = NDArray[np.bool_]
 
-SERIES = ("play", "front", "coverage", "recall", "precision", "lost")
+SERIES = ("play", "front", "shortfall", "coverage", "recall", "precision", "lost")
 
 
 def regret_series(
     means: FloatArray, cone: Cone, arms: NDArray[np.int64], reported: BoolArray, active: BoolArray
 ) -> dict[str, FloatArray]:
-    """All six series, round by round.
+    """All series, round by round.
 
     Parameters
     ----------
@@ -60,12 +62,13 @@ def regret_series(
     wanted = reported.copy()
     wanted[rounds, arms] = True
     freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
-    gaps = kernels.escapes(means, means, true_front, wanted, cone.facets, 1.0, freedom)
+    gaps = kernels.escapes(means, means, true_front, wanted, cone.facets, np.zeros(len(cone.facets)), 1.0, freedom)
     both, size = _count(reported & true_front), _count(true_front)
     logs = np.log(means)
     return {
         "play": np.log1p(gaps[rounds, arms]),
         "front": np.log1p(np.max(gaps, axis=1, where=reported, initial=0.0)),
+        "shortfall": shortfalls(means, means, reported, true_front, cone),
         "coverage": kernels.hausdorff_of_batch(logs, logs, reported, true_front, kernels.SUP),
         "recall": both / size,
         "precision": both / _count(reported),

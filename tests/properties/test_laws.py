@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from conebandit import Cone, additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, pareto_mask
+from conebandit import Cone, additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, pareto_mask, shortfall
 
 
 @st.composite
@@ -134,6 +134,46 @@ def test_log_hausdorff_is_a_metric(a, b, c):
     assert (log_hausdorff(a, b) == 0) == same
     assert log_hausdorff(a, c) <= log_hausdorff(a, b) + log_hausdorff(b, c) + 1e-12
     assert hausdorff(a, c) <= hausdorff(a, b) + hausdorff(b, c) + 1e-12
+
+
+def reports(case, data):
+    """The points and which of them are on the front and which, at least one, are reported."""
+    cone, points = case
+    reported = data.draw(arrays(bool, len(points)))
+    assume(reported.any())
+    return cone, points, pareto_mask(points, cone), reported
+
+
+@given(cone_and_points(positive=True), st.data())
+def test_shortfall_is_zero_iff_the_report_weakly_dominates_the_front(case, data):
+    cone, points, front, reported = reports(case, data)
+    covered = cone.weakly_dominates(points[reported][:, None], points[front][None]).any(axis=0).all()
+    ours = shortfall(points[reported], points[front], cone)
+    assert ours >= 0
+    assert (ours == 0) == covered
+
+
+@given(cone_and_points(positive=True), st.data())
+def test_a_longer_report_never_falls_shorter(case, data):
+    cone, points, front, reported = reports(case, data)
+    more = reported | data.draw(arrays(bool, len(points)))
+    assert shortfall(points[more], points[front], cone) <= shortfall(points[reported], points[front], cone) + 1e-9
+
+
+@given(cone_and_points(positive=True, wide=True), st.data())
+def test_shortfall_is_at_most_coverage_if_more_is_always_better(case, data):
+    cone, points, front, reported = reports(case, data)
+    ours = shortfall(points[reported], points[front], cone)
+    assert ours <= log_hausdorff(points[reported], points[front]) + 1e-12
+    scaled = points[reported] * np.exp(ours) * (1 + 1e-9)
+    assert cone.weakly_dominates(scaled[:, None], points[front][None]).any(axis=0).all()
+
+
+@given(cone_and_points(positive=True), st.data(), st.floats(1e-6, 1e6))
+def test_shortfall_is_scale_invariant(case, data, factor):
+    cone, points, front, reported = reports(case, data)
+    ours = shortfall(points[reported], points[front], cone)
+    np.testing.assert_allclose(shortfall(factor * points[reported], factor * points[front], cone), ours, atol=1e-9)
 
 
 @given(sets(), sets(), cones(dim=2, wide=True))

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import conebandit as cb
 from conebandit.cli import app
+from conebandit.regret import SERIES
 from conebandit.studies import leaderboard
 from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
 from conebandit.studies.standings import comparisons, mean_ranks, standings, summary
@@ -55,7 +56,7 @@ def test_runs_do_not_depend_on_the_number_of_processes():
     assert len(one) == len(finished) == 2 * 3 * 2
     for row in one:
         if row["policy"] == "oracle":
-            assert row["play"] == row["coverage"] == 0.0
+            assert row["play"] == row["shortfall"] == row["front"] == row["coverage"] == 0.0
 
 
 def test_a_horizon_before_the_last_shift_is_refused():
@@ -63,9 +64,10 @@ def test_a_horizon_before_the_last_shift_is_refused():
         run_suite(tasks=chosen(SUITE, "gradual"), contenders=chosen(CONTENDERS, "random"), horizon=10_000)
 
 
-def row(task, policy, play, coverage, seed=0):
-    return {"task": task, "policy": policy, "seed": seed, "play": play, "front": 0.0, "coverage": coverage,
-            "recall": 1.0, "precision": 1.0, "lost": 0.0}  # fmt: skip
+def row(task, policy, play, report, seed=0):
+    """A run whose report error is evenly made of what it lacks and of what is bad in it."""
+    errors = {"play": play, "shortfall": report / 2, "front": report / 2, "coverage": 3 * report}
+    return {"task": task, "policy": policy, "seed": seed, **dict.fromkeys(SERIES, 1.0), **errors}
 
 
 def test_ratios_by_hand():
@@ -79,8 +81,8 @@ def test_ratios_by_hand():
     assert np.isnan(table[1].error["play"]), "one run says nothing about it"
     (found,) = comparisons(table)
     assert found.score == pytest.approx(0.05 / 0.09)
-    assert found.coverage == pytest.approx(0.3 / 0.5)
-    assert found.play == pytest.approx(0.02 / 0.04), "linear's coverage is more than twice the default's"
+    assert found.report == found.coverage == pytest.approx(0.3 / 0.5)
+    assert found.play == pytest.approx(0.02 / 0.04), "linear's report error is more than twice the default's"
     assert found.play_to_printed == pytest.approx(0.05)
     assert summary([found])["score"] == pytest.approx((0.05 / 0.09, 0.05 / 0.09))
     assert mean_ranks(table) == {DEFAULT: 1.0, "binned": 2.0, "linear": 3.0, "tree-paper": 4.0}
@@ -138,6 +140,7 @@ def test_what_the_results_claim_follows_from_their_runs():
         assert data["summary"][name] == {"geometric mean": pytest.approx(mean), "worst": pytest.approx(worst)}
 
 
+OLD = {name: value for name, value in row("a", "b", 0.1, 0.1).items() if name != "shortfall"}
 ABOUT = {"command": "c", "date": "d", "machine": "m", "versions": {}, "horizon": 10, "seconds": 5}
 
 
@@ -185,6 +188,7 @@ def never_run(monkeypatch):
         ("{", "cannot be read as a leaderboard"),
         ("[]", "cannot be read as a leaderboard"),
         (json.dumps({**ABOUT, "horizon": 6000, "runs": [{"seed": 0}]}), "cannot be read as a leaderboard"),
+        (json.dumps({**ABOUT, "horizon": 6000, "runs": [OLD]}), "but lack shortfall"),
         (json.dumps({**ABOUT, "runs": [row("a", "b", 0.1, 0.1)]}), "another horizon or other seeds"),
         (json.dumps({**ABOUT, "horizon": 6000, "runs": [row("a", "b", 0.1, 0.1, 1)]}), "another horizon or other"),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.geometry.order import BoolArray
 from conebandit.kernels import gap as kernels
+from conebandit.kernels.shortfall import shortfalls_by_logs, shortfalls_by_programs
 from conebandit.validate.arguments import as_positive
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors, magnitude, safe_exponent
 
@@ -169,7 +172,7 @@ def log_hausdorff(
     >>> round(cb.log_hausdorff([[1, 2]], [[2, 1]]), 4)
     0.6931
     """
-    first, second, in_first, in_second = _two_sets(a, b, in_a, in_b)
+    first, second, in_first, in_second = _two_sets({"a": (a, in_a), "b": (b, in_b)})
     logs = [np.log(_positive(s, name, floor)) for s, name in ((first, "a"), (second, "b"))]
     result = kernels.hausdorff_of_batch(logs[0], logs[1], in_first, in_second, kernels.SUP)
     return float(result[0]) if np.ndim(a) == 2 else result
@@ -196,9 +199,101 @@ def hausdorff(
     >>> cb.hausdorff([[0, 0], [3, 4]], [[0, 0]])
     5.0
     """
-    first, second, in_first, in_second = _two_sets(a, b, in_a, in_b)
+    first, second, in_first, in_second = _two_sets({"a": (a, in_a), "b": (b, in_b)})
     result = kernels.hausdorff_of_batch(first, second, in_first, in_second, kernels.EUCLIDEAN)
     return float(result[0]) if np.ndim(a) == 2 else result
+
+
+def shortfall(
+    reported: ArrayLike,
+    front: ArrayLike,
+    cone: Cone,
+    /,
+    *,
+    in_reported: ArrayLike | None = None,
+    in_front: ArrayLike | None = None,
+    floor: float | None = None,
+) -> float | FloatArray:
+    """By what factor (log) a reported set must improve so that it weakly dominates a front, exact.
+
+    It answers "what does someone lose who knows the reported points only?": a shortfall of 0.1 says that for every
+    front point there is a reported one that, improved by about ten per cent, is at least as good. A missing point costs
+    little if a reported one nearly replaces it, and a superfluous one costs nothing. Unlike :func:`log_hausdorff` it
+    knows the cone, and it is continuous in the points.
+
+    Parameters
+    ----------
+    reported, front
+        Shapes (P, M) and (R, M), or (n, P, M) and (n, R, M) for n pairs of sets. Positive unless ``floor`` is given.
+    cone
+        The preference cone.
+    in_reported, in_front
+        Boolean masks, shapes (P,) and (R,), or (n, P) and (n, R): which rows belong to the sets. All by default.
+    floor
+        Replace smaller values by this positive number first.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        One number, or shape (n,). Zero iff every front point is weakly dominated by a reported one. Infinite if no
+        enlargement helps, which needs a cone for which more is not better.
+
+    Notes
+    -----
+    The shortfall is the smallest ``g`` such that for every front point there is a reported one whose coordinates,
+    multiplied by factors between 1 and ``exp(g)``, weakly dominate it. Factors are free per coordinate, as for
+    :func:`gap`. If the cone contains the orthant, scaling all coordinates alike is optimal, and the closed form is
+    ``max_p min_r max_j log+ ((W p)_j / (W r)_j)``: for the orthant the log of the multiplicative epsilon indicator
+    (Zitzler et al. 2003), and never more than the log-Hausdorff distance. Otherwise scaling alike may lead away from
+    the front point on a facet, so the factors are sought that lead inside the cone: a linear program in M + 1
+    variables for each pair of points.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> front = [[1.0, 0.5], [0.8, 0.8], [0.5, 1.0]]
+    >>> round(cb.shortfall([[1.0, 0.5], [0.5, 1.0]], front, cb.Cone.orthant(2)), 4)     # 0.8 to 0.5
+    0.47
+    """
+    dim = as_cone(cone).dim
+    sets = {"reported": (reported, in_reported), "front": (front, in_front)}
+    first, second, in_first, in_second = _two_sets(sets, dim)
+    points, fronts = _positive(first, "reported", floor), _positive(second, "front", floor)
+    shift = safe_exponent(max(magnitude(points), magnitude(fronts)))
+    if shift:
+        points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)
+    result = shortfalls(points, fronts, in_first, in_second, cone)
+    return float(result[0]) if np.ndim(reported) == 2 else result
+
+
+def shortfalls(
+    points: FloatArray, fronts: FloatArray, in_points: BoolArray, in_fronts: BoolArray, cone: Cone
+) -> FloatArray:
+    """:func:`shortfall` of n pairs of sets, (n, P, M) and (n, R, M), positive and with masks; nothing is checked."""
+    if cone.contains_orthant:
+        own = log_images(points, cone)
+        return shortfalls_by_logs(own, own if fronts is points else log_images(fronts, cone), in_points, in_fronts)
+    moves = shortfalls_by_programs(points, fronts, in_points, in_fronts, cone.facets, 1.0)
+    result = np.log1p(moves)
+    overflown = np.isinf(moves) & (np.log2(fronts.max()) - np.log2(points.max(axis=(1, 2))) > OVERFLOW)
+    for i in np.flatnonzero(overflown):
+        exponent = _exponent_of_one(points[i])
+        one = slice(i, i + 1)
+        again = shortfalls_by_programs(
+            points[one], fronts[one], in_points[one], in_fronts[one], cone.facets, 2.0**exponent
+        )
+        result[i] = np.log(again[0]) + exponent * np.log(2.0)
+    return result
+
+
+def log_images(points: FloatArray, cone: Cone) -> FloatArray:
+    """Logs of the facet coordinates of positive points, (n, K, M) -> (n, K, F); the cone must contain the orthant."""
+    if cone.is_orthant:
+        return np.log(points)
+    images = np.zeros((*points.shape[:2], len(cone.facets)))
+    for m in range(cone.dim):  # a matrix product may add in another order, depending on shapes and machine
+        images += points[:, :, m, None] * cone.facets[:, m]
+    return np.log(images)
 
 
 def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -223,13 +318,13 @@ def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[F
 
 
 def _two_sets(
-    a: ArrayLike, b: ArrayLike, in_a: ArrayLike | None, in_b: ArrayLike | None
+    sets: Mapping[str, tuple[ArrayLike, ArrayLike | None]], dim: int | None = None
 ) -> tuple[FloatArray, FloatArray, BoolArray, BoolArray]:
-    """Two batches of sets, (n, P, M) and (n, R, M), with their masks."""
-    sets, masks = [], []
-    for values, mask, name in ((a, in_a, "a"), (b, in_b, "b")):
+    """Two batches of sets, (n, P, M) and (n, R, M), with their masks, from points and mask by name."""
+    batches, masks = [], []
+    for name, (values, mask) in sets.items():
         shape = as_floats(values, name).shape
-        points = as_vectors(values, name, shape[-1] if shape else 0, (2, 3))
+        points = as_vectors(values, name, dim or (shape[-1] if shape else 0), (2, 3))
         batch = points.reshape((-1, *points.shape[-2:]))
         members = np.ones(points.shape[:-1], dtype=np.bool_) if mask is None else np.asarray(mask)
         if members.dtype != np.bool_ or members.shape != points.shape[:-1]:
@@ -239,13 +334,16 @@ def _two_sets(
             )
         members = np.ascontiguousarray(members.reshape(batch.shape[:2]))
         _require_members(members, f"in_{name}" if mask is not None else name)
-        sets.append(batch)
+        batches.append(batch)
         masks.append(members)
-    if np.ndim(a) != np.ndim(b) or sets[0].shape[0] != sets[1].shape[0]:
-        raise ValueError(f"a and b must hold the same number of sets; got shapes {np.shape(a)} and {np.shape(b)}.")
-    if sets[0].shape[2] != sets[1].shape[2]:
-        raise ValueError(f"b must have {sets[0].shape[2]} columns, as many as a; got shape {np.shape(b)}.")
-    return sets[0], sets[1], masks[0], masks[1]
+    (a, (first, _)), (b, (second, _)) = sets.items()
+    if np.ndim(first) != np.ndim(second) or batches[0].shape[0] != batches[1].shape[0]:
+        raise ValueError(
+            f"{a} and {b} must hold the same number of sets; got shapes {np.shape(first)} and {np.shape(second)}."
+        )
+    if batches[0].shape[2] != batches[1].shape[2]:
+        raise ValueError(f"{b} must have {batches[0].shape[2]} columns, as many as {a}; got shape {np.shape(second)}.")
+    return batches[0], batches[1], masks[0], masks[1]
 
 
 def _as_mask(front: ArrayLike) -> BoolArray | None:
@@ -288,11 +386,16 @@ def _gap_of_huge_move(
     points: FloatArray, fronts: FloatArray, members: BoolArray, cone: Cone, *, freedom: int, arm: tuple[int, int]
 ) -> float:
     """The gap of an arm whose move overflows: measured relative to 2^s times the arm, which is about 1, it does not."""
-    exponent = min(1000, -int(np.frexp(points[arm].max())[1]))
+    exponent = _exponent_of_one(points[arm])
     wanted = np.zeros(points.shape[:2], dtype=np.bool_)
     wanted[arm] = True
     moves = _escapes(points, fronts, members, cone, relative=2.0**exponent, freedom=freedom, wanted=wanted)
     return float(np.log(moves[arm]) + exponent * np.log(2.0))
+
+
+def _exponent_of_one(points: FloatArray) -> int:
+    """Power of two by which to multiply points so that the largest entry is about 1."""
+    return min(1000, -int(np.frexp(points.max())[1]))
 
 
 def _escapes(
@@ -309,5 +412,5 @@ def _escapes(
     shift = safe_exponent(max(magnitude(points), magnitude(fronts)))
     if shift:
         points, fronts = np.ldexp(points, shift), np.ldexp(fronts, shift)
-    moves = kernels.escapes(points, fronts, members, wanted, cone.facets, relative, freedom)
+    moves = kernels.escapes(points, fronts, members, wanted, cone.facets, np.zeros(len(cone.facets)), relative, freedom)
     return np.ldexp(moves, -shift) if shift and not relative else moves

@@ -32,7 +32,14 @@ Workspace = tuple[Floats, Ints, Ints, Floats, Floats, Floats, Ints]
 
 @compiled
 def escapes(
-    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, relative: float, freedom: int
+    points: Floats,
+    fronts: Floats,
+    members: Bools,
+    wanted: Bools,
+    facets: Floats,
+    slack: Floats,
+    relative: float,
+    freedom: int,
 ) -> Floats:
     """Smallest ``t`` for each of n sets of points.
 
@@ -44,6 +51,8 @@ def escapes(
         Shape (n, K): for which points the answer is wanted; nan for the others.
     facets
         Shape (F, M).
+    slack
+        Shape (F,): on each facet, by how much more than that a front point must be above to count as above.
     relative
         Multiple of the point relative to which moves are measured (``scale = relative * x``), or 0 if they are measured
         absolutely (``scale = 1``).
@@ -60,14 +69,14 @@ def escapes(
     result = np.zeros((n, arms))
     values, sizes, deficits = np.empty((most, rows)), np.empty((most, rows)), np.empty((most, rows))
     moves, speed = np.empty((rows, dim)), np.empty(rows)
-    work = _workspace(rows, dim, most)
+    work = workspace(rows, dim, most)
     for i in range(n):
-        size = _front_values(fronts, members, i, facets, values, sizes)
+        size = front_values(fronts, members, i, facets, values, sizes)
         for k in range(arms):
             if not wanted[i, k]:
                 result[i, k] = np.nan
-            elif _deficits(points, i, k, facets, values, sizes, size, deficits):
-                _fill_moves(points, i, k, facets, relative, moves, speed)
+            elif _deficits(points, i, k, facets, slack, values, sizes, size, deficits):
+                fill_moves(points, i, k, facets, relative, moves, speed)
                 if freedom == UNIFORM:
                     result[i, k] = _escape_along(speed, deficits, size)
                 else:
@@ -76,7 +85,7 @@ def escapes(
 
 
 @inlined
-def _front_values(fronts: Floats, members: Bools, i: int, facets: Floats, values: Floats, sizes: Floats) -> int:
+def front_values(fronts: Floats, members: Bools, i: int, facets: Floats, values: Floats, sizes: Floats) -> int:
     """Fill the facet coordinates of the front of set ``i``, and the sizes of their terms; how many points it has."""
     size = 0
     for p in range(fronts.shape[1]):
@@ -88,7 +97,7 @@ def _front_values(fronts: Floats, members: Bools, i: int, facets: Floats, values
 
 
 @inlined
-def _fill_moves(points: Floats, i: int, k: int, facets: Floats, relative: float, moves: Floats, speed: Floats) -> None:
+def fill_moves(points: Floats, i: int, k: int, facets: Floats, relative: float, moves: Floats, speed: Floats) -> None:
     """Fill ``A = W diag(scale)``, and for each facet how fast it rises when all coordinates move alike."""
     for j in range(facets.shape[0]):
         speed[j] = 0.0
@@ -99,14 +108,22 @@ def _fill_moves(points: Floats, i: int, k: int, facets: Floats, relative: float,
 
 @in_place
 def _deficits(
-    points: Floats, i: int, k: int, facets: Floats, values: Floats, sizes: Floats, size: int, deficits: Floats
+    points: Floats,
+    i: int,
+    k: int,
+    facets: Floats,
+    slack: Floats,
+    values: Floats,
+    sizes: Floats,
+    size: int,
+    deficits: Floats,
 ) -> bool:
-    """Fill ``deficits[p, j] = w_j . (p - x)``, zero for a tie; say whether some front point strongly dominates."""
+    """Fill ``deficits[p, j] = w_j . (p - x) - slack_j``, zero for a tie; say whether some front point has all above."""
     rows = facets.shape[0]
     for j in range(rows):
         own, own_size = facet_value(facets, j, points, i, k)
         for p in range(size):
-            rise = values[p, j] - own
+            rise = values[p, j] - own - slack[j]
             deficits[p, j] = rise if abs(rise) > TOLERANCE * max(sizes[p, j], own_size) else 0.0
     for p in range(size):
         above = True
@@ -147,7 +164,7 @@ def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
 
 
 @compiled
-def _workspace(rows: int, dim: int, most: int) -> Workspace:
+def workspace(rows: int, dim: int, most: int) -> Workspace:
     """Room for one linear program and for the branching, made once for many points."""
     depth = rows * (most + 1) + 2  # every branch settles at least one front point; one row to spare
     return (
@@ -212,7 +229,7 @@ def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work
         need[top, j] = max(need[parent, j], deficits[p, j])
         facet[top] = j
         if need[top, j] < cap[parent, j]:
-            _least_move(moves, need, top, table, basic, free, found)
+            least_move(moves, need, top, table, basic, free, found)
             if found[top, dim] < best:
                 child = top
                 while child > first and found[child - 1, dim] < found[child, dim]:
@@ -288,7 +305,7 @@ def _most_dominating(moves: Floats, deficits: Floats, size: int, need: Floats, f
 
 
 @in_place
-def _least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: Ints, free: Ints, found: Floats) -> None:
+def least_move(moves: Floats, need: Floats, node: int, table: Floats, basic: Ints, free: Ints, found: Floats) -> None:
     """Minimise ``t`` subject to ``moves @ u >= need[node]`` and ``0 <= u <= t``, by the dual simplex method.
 
     ``found[node]`` receives ``u`` and, last, ``t`` (inf if there is no solution). Variables are numbered 0..M-1 for u,
@@ -426,7 +443,7 @@ def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int
     first, second = np.empty(a.shape[1], dtype=np.int64), np.empty(b.shape[1], dtype=np.int64)
     nearest = np.empty(b.shape[1])  # distance of each member of b to the nearest one of a
     for i in range(n):
-        n_first, n_second = _members(in_a, i, first), _members(in_b, i, second)
+        n_first, n_second = positions(in_a, i, first), positions(in_b, i, second)
         farthest = 0.0
         nearest[:n_second] = np.inf
         for p in range(n_first):
@@ -443,7 +460,7 @@ def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int
 
 
 @in_place
-def _members(mask: Bools, i: int, found: Ints) -> int:
+def positions(mask: Bools, i: int, found: Ints) -> int:
     """Write the True positions of row ``i`` to ``found``; how many there are."""
     n = 0
     for p in range(mask.shape[1]):

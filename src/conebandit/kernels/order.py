@@ -323,3 +323,49 @@ def _beaten(y: Floats, k: int) -> bool:
         if larger > 0:
             return True
     return False
+
+
+@compiled
+def matched(points: Floats, wanted: Bools, by: Bools, facets: Floats, slack: Floats, beaten: bool) -> Bools:
+    """Which points of n small sets some other one matches: it is at least as good on every facet, up to a slack.
+
+    Parameters
+    ----------
+    points, wanted, by
+        Shapes (n, K, M), (n, K), (n, K): for which points the answer is wanted (False for the others), and which ones
+        may match them.
+    facets, slack
+        Shapes (F, M) and (F,).
+    beaten
+        Whether the other one must also be better by more than the slack on a facet.
+    """
+    n, arms = points.shape[:2]
+    rows = facets.shape[0]
+    result = np.zeros((n, arms), dtype=np.bool_)
+    y, sizes = np.empty((arms, rows)), np.empty((arms, rows))
+    for i in range(n):
+        for k in range(arms):
+            if wanted[i, k] or by[i, k]:
+                for j in range(rows):
+                    y[k, j], sizes[k, j] = facet_value(facets, j, points, i, k)
+        for k in range(arms):
+            if wanted[i, k]:
+                if by[i, k] and not beaten:
+                    result[i, k] = True  # by itself
+                    continue
+                for other in range(arms):
+                    if by[i, other] and _matches(y, sizes, other, k, slack, beaten):
+                        result[i, k] = True
+                        break
+    return result
+
+
+@in_place
+def _matches(y: Floats, sizes: Floats, other: int, k: int, slack: Floats, beaten: bool) -> bool:
+    above = not beaten
+    for j in range(y.shape[1]):
+        rise, noise = y[other, j] - y[k, j], TOLERANCE * max(sizes[other, j], sizes[k, j])
+        if rise < -slack[j] - noise:
+            return False
+        above |= rise > slack[j] + noise
+    return above

@@ -21,6 +21,7 @@ from conebandit.studies.standings import (
     BASELINES,
     QUANTITIES,
     RATIOS,
+    REPORT_WEIGHT,
     Comparison,
     Standing,
     comparisons,
@@ -31,7 +32,8 @@ from conebandit.studies.standings import (
 from conebandit.studies.suite import EXTRA, SUITE
 
 MIN_SEEDS = 10  # with fewer, ratios are mostly luck
-MIN_WIDTH = 150  # columns of a terminal that has room for standard errors
+MIN_WIDTH = 150  # columns of a terminal that has room for everything
+NARROW = tuple(name for name in QUANTITIES if name not in ("recall", "precision"))  # shown where there is less room
 
 
 def describe(horizon: int, seconds: float, *, quick: bool, seeds: int) -> dict[str, Any]:
@@ -115,9 +117,10 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
         f"Made by `{about['command']}` on {about['date']} ({about['machine']}; {versions}): {about['horizon']:,} "
         f"rounds, {seeds} seeds, {about['seconds'] / 60:.0f} minutes. Do not edit: it is generated.",
         "",
-        "Averages per round after the last shift. **score = play + 0.1 coverage**: what bad plays cost, plus a tenth "
-        "of how wrong the picture of the trade-off is. Smaller is better, except for recall and precision. Baselines "
-        "have their constants from the development suite (`benchmarks/results/tuning.md`).",
+        f"Averages per round after the last shift. **score = play + {REPORT_WEIGHT:g} (shortfall + front)**: what bad "
+        "plays cost, plus a tenth of how wrong the picture of the trade-off is (report: what it lacks, and what is bad "
+        "in it). Smaller is better, except for recall and precision. Baselines have their constants from the "
+        "development suite (`benchmarks/results/tuning.md`).",
         "",
         "## The default policy against the best baseline of each task",
         "",
@@ -141,9 +144,8 @@ def to_markdown(rows: Sequence[Row], about: Mapping[str, Any]) -> str:
 
 def comparison_rows(found: Sequence[Comparison]) -> list[list[str]]:
     """How the default policy compares in every task and in all, as a table whose first row is its head."""
-    rows = [["task", "score", "coverage", "play", "play to the printed rule"]]
-    for c in found:
-        rows.append([c.task, f"{c.score:.2f}", f"{c.coverage:.2f}", _ratio(c.play), _ratio(c.play_to_printed)])
+    rows = [["task", "score", "report", "coverage", "play", "play to the printed rule"]]
+    rows += [[c.task, *(_ratio(getattr(c, ratio)) for ratio in RATIOS)] for c in found]
     total = summary(found)
     for index, name in enumerate(("geometric mean", "worst")):
         rows.append([name, *(_ratio(total[ratio][index]) for ratio in RATIOS)])
@@ -190,14 +192,16 @@ def _table(title: str) -> Table:
 def rich_tables(rows: Sequence[Row], width: int) -> list[Table]:
     """One table for each task and one for the comparison, for a terminal of this width."""
     table = standings(rows)
+    wide = width >= MIN_WIDTH
+    names = QUANTITIES if wide else NARROW
     shown = []
     for task in dict.fromkeys(standing.task for standing in table):
         one = _table(task)
-        for column in ("policy", *QUANTITIES):
+        for column in ("policy", *names):
             one.add_column(column, justify="left" if column == "policy" else "right")
         for s in table:
             if s.task == task:
-                one.add_row(s.policy, *(_cell(s, name, error=width >= MIN_WIDTH) for name in QUANTITIES))
+                one.add_row(s.policy, *(_cell(s, name, error=wide) for name in names))
         shown.append(one)
     ratios = _table("default policy to the best baseline")
     head, *body = comparison_rows(comparisons(table))

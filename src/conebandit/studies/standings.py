@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,9 @@ import numpy as np
 from conebandit.regret import SERIES
 from conebandit.studies.bench import CONTENDERS, DEFAULT, PRINTED, Row
 
-COVERAGE_WEIGHT = 0.1  # a tenth of how wrong the picture of the trade-off is, beside what bad plays cost
+REPORT_WEIGHT = 0.1  # a tenth of how wrong the picture of the trade-off is, beside what bad plays cost
 QUANTITIES = ("score", *SERIES)
-RATIOS = ("score", "coverage", "play", "play_to_printed")  # of a comparison
+RATIOS = ("score", "report", "coverage", "play", "play_to_printed")  # of a comparison
 BASELINES = tuple(contender.name for contender in CONTENDERS if contender.baseline)
 
 
@@ -31,15 +31,38 @@ class Standing:
 class Comparison:
     """The default policy against the best baseline of each task, by ratio; below 1 is better.
 
-    ``play`` compares with baselines whose coverage is at most twice the default's only (play alone is won by never
-    exploring); nan where there is none.
+    ``report`` is about the error of the report, ``shortfall + front``. ``play`` compares with baselines whose report
+    error is at most twice the default's only (play alone is won by never exploring); nan where there is none.
     """
 
     task: str
     score: float
+    report: float
     coverage: float
     play: float
     play_to_printed: float
+
+
+def report_error(series: Mapping[str, float]) -> float:
+    """How wrong the reported front is: what it lacks, and what is bad in it. Continuous in the true means.
+
+    Examples
+    --------
+    >>> round(report_error({"shortfall": 0.2, "front": 0.1}), 3)
+    0.3
+    """
+    return series["shortfall"] + series["front"]
+
+
+def score(series: Mapping[str, float]) -> float:
+    """What rankings go by, from averages of the series: ``play + 0.1 (shortfall + front)``; smaller is better.
+
+    Examples
+    --------
+    >>> round(score({"play": 0.02, "shortfall": 0.2, "front": 0.1}), 3)
+    0.05
+    """
+    return series["play"] + REPORT_WEIGHT * report_error(series)
 
 
 def standings(rows: Iterable[Row]) -> list[Standing]:
@@ -47,15 +70,15 @@ def standings(rows: Iterable[Row]) -> list[Standing]:
 
     Examples
     --------
-    >>> run = {"task": "a", "policy": "b", "seed": 0, "play": 0.02, "front": 0.1, "coverage": 0.3,
-    ...        "recall": 1.0, "precision": 1.0, "lost": 0.0}
-    >>> round(standings([run])[0].mean["score"], 3)
-    0.05
+    >>> run = {name: 0.0 for name in SERIES} | {"task": "a", "policy": "b", "seed": 0, "play": 0.02}
+    >>> standings([run])[0].mean["score"]
+    0.02
     """
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        score = row["play"] + COVERAGE_WEIGHT * row["coverage"]
-        groups.setdefault((row["task"], row["policy"]), []).append({**row, "score": score})
+        if missing := [name for name in SERIES if name not in row]:
+            raise ValueError(f"runs must have all series, but lack {', '.join(missing)}; those of earlier versions do.")
+        groups.setdefault((row["task"], row["policy"]), []).append({**row, "score": score(row)})
     found = []
     for (task, policy), runs in groups.items():
         values = np.array([[run[name] for name in QUANTITIES] for run in runs])
@@ -77,12 +100,13 @@ def comparisons(table: Sequence[Standing]) -> list[Comparison]:
         if DEFAULT not in policies or not rivals:
             continue
         ours = policies[DEFAULT].mean
-        near = [rival["play"] for rival in rivals if rival["coverage"] <= 2.0 * ours["coverage"]]
+        near = [rival["play"] for rival in rivals if report_error(rival) <= 2.0 * report_error(ours)]
         printed = policies[PRINTED].mean["play"] if PRINTED in policies else np.nan
         found.append(
             Comparison(
                 task,
                 score=ours["score"] / min(rival["score"] for rival in rivals),
+                report=report_error(ours) / min(report_error(rival) for rival in rivals),
                 coverage=ours["coverage"] / min(rival["coverage"] for rival in rivals),
                 play=ours["play"] / min(near) if near else float("nan"),
                 play_to_printed=ours["play"] / printed,

@@ -158,6 +158,27 @@ def as_fraction(value: Any, name: str) -> float:
     return number
 
 
+def as_resolution(value: ArrayLike, n_objectives: int) -> FloatArray:
+    """The smallest difference that matters in each objective, in its units: one number for all, or one for each.
+
+    Examples
+    --------
+    >>> as_resolution(0.02, 2)
+    array([0.02, 0.02])
+    >>> as_resolution([0.02, -1], 2)
+    Traceback (most recent call last):
+        ...
+    ValueError: resolution[1] must be a number, at least 0; got -1.
+    """
+    if not isinstance(value, list | tuple) and not (isinstance(value, np.ndarray) and value.ndim):
+        return np.full(n_objectives, as_number(value, "resolution", least=0.0))
+    if len(value) != n_objectives:
+        raise ValueError(
+            f"resolution must be one number or {n_objectives} of them, one for each objective; got {value!r}."
+        )
+    return np.array([as_number(entry, f"resolution[{m}]", least=0.0) for m, entry in enumerate(value)])
+
+
 def _as_float(value: Any) -> float:
     """A real number as float; nan for anything else."""
     try:
