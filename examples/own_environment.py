@@ -66,7 +66,7 @@ def main():
 
     print("Averages after the launch abroad")
     print(f"{'':12}" + "".join(f"{name:>12}" for name in runs))
-    for series in ("play", "front", "coverage", "recall", "precision", "lost"):
+    for series in ("play", "front", "shortfall", "coverage", "recall", "precision", "lost"):
         averages = (run.average(series, after=environment.change_points[-1]) for run in runs.values())
         print(f"{series:12}" + "".join(f"{average:12.3f}" for average in averages))
 

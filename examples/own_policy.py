@@ -85,7 +85,7 @@ def main():
     runs = {name: cb.simulate(policy, environment, horizon=6000, seed=1) for name, policy in policies.items()}
     print(f"Averages after the change point, {environment.name}")
     print(f"{'':12}" + "".join(f"{name:>16}" for name in runs))
-    for series in ("play", "front", "coverage", "recall", "precision", "lost"):
+    for series in ("play", "front", "shortfall", "coverage", "recall", "precision", "lost"):
         averages = (run.average(series, after=environment.change_points[-1]) for run in runs.values())
         print(f"{series:12}" + "".join(f"{average:16.3f}" for average in averages))
 

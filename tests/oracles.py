@@ -151,10 +151,15 @@ def smallest_move_for_need(moves: np.ndarray, need: np.ndarray) -> float:
     return float(result.fun) if result.status == 0 else np.inf
 
 
-def smallest_move_by_corners(x: np.ndarray, front: np.ndarray, facets: np.ndarray, scale: np.ndarray) -> float:
-    """The same by trying every assignment of front points to facets (tiny fronts only)."""
+def smallest_move_by_corners(
+    x: np.ndarray, front: np.ndarray, facets: np.ndarray, scale: np.ndarray, slack: np.ndarray | float = 0.0
+) -> float:
+    """The same by trying every assignment of front points to facets (tiny fronts only).
+
+    With a slack on each facet, front points dominate only if they are above by more than that.
+    """
     moves = facets * scale
-    deficits = (front - x) @ facets.T
+    deficits = (front - x) @ facets.T - slack
     best = np.inf
     for choice in product(range(len(facets)), repeat=len(front)):
         need = np.full(len(facets), -np.inf)
@@ -186,3 +191,30 @@ def shortfall_by_linprog(reported: np.ndarray, front: np.ndarray, facets: np.nda
         easiest = min(smallest_move_for_need(facets * r, facets @ (p - r)) for r in reported)
         hardest = max(hardest, easiest)
     return float(np.log1p(hardest))
+
+
+def scaled_facets(facets: np.ndarray, resolution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Facets divided by the L1 norm of their rows, and the resolution of each: the mean by the weights of its row."""
+    weights = np.abs(facets) / np.abs(facets).sum(axis=1, keepdims=True)
+    return facets / np.abs(facets).sum(axis=1, keepdims=True), weights @ resolution
+
+
+def relations(points: np.ndarray, facets: np.ndarray, resolution: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(N, N) tables, by the definitions: whether a covers b, makes it inessential, makes it unacceptable."""
+    scaled, eps = scaled_facets(facets, resolution)
+    n = len(points)
+    covers, beats, shames = (np.zeros((n, n), dtype=bool) for _ in range(3))
+    for a in range(n):
+        for b in range(n):
+            rise = scaled @ points[a] - scaled @ points[b]
+            noise = 1e-12 * (np.abs(scaled) @ np.maximum(np.abs(points[a]), np.abs(points[b])))
+            covers[a, b] = (rise >= -eps - noise).all()
+            beats[a, b] = covers[a, b] and (rise > eps + noise).any()
+            shames[a, b] = (rise > eps + noise).all()
+    return covers, beats, shames
+
+
+def essential_by_pairs(points: np.ndarray, facets: np.ndarray, resolution: np.ndarray) -> np.ndarray:
+    """Arms that no arm makes inessential; the front if there is none."""
+    found = ~relations(points, facets, resolution)[1].any(axis=0)
+    return found if found.any() else front_by_pairs(points, facets)

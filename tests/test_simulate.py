@@ -8,6 +8,8 @@ from conebandit.environments.noise import Gaussian
 from conebandit.regret import SERIES, regret_series
 from conebandit.simulate import CHUNK
 
+from . import oracles
+
 C3 = cb.Cone.from_rays([[1, 0.6], [0.6, 1]])
 
 
@@ -129,6 +131,51 @@ def test_series_are_what_their_definitions_say(cone, rng):
         assert series["recall"][i] == (reported[i] & front).sum() / front.sum()
         assert series["precision"][i] == (reported[i] & front).sum() / reported[i].sum()
         assert series["lost"][i] == (front & ~active[i]).sum() / front.sum()
+        strongly = cone.strongly_dominates(means[i][front][:, None], means[i][None]).any(axis=0)
+        weakly = cone.weakly_dominates(means[i][reported[i]][:, None], means[i][None]).any(axis=0)
+        assert series["missed"][i] == (front & ~weakly).sum() / front.sum()
+        assert series["bad"][i] == (strongly & reported[i]).sum() / reported[i].sum()
+
+
+@pytest.mark.parametrize("resolution", [0.1, (0.02, 0.1), [0.0, 0.2]], ids=str)
+@pytest.mark.parametrize("cone", [cb.Cone.orthant(2), C3, cb.Cone.wedge(120)], ids=["orthant", "narrow", "wide"])
+def test_series_at_a_resolution_are_what_their_definitions_say(cone, resolution, rng):
+    n, k = 60, 5
+    means = rng.uniform(0.1, 1, (n, k, 2))
+    arms, active = rng.integers(k, size=n), np.ones((n, k), dtype=bool)
+    reported = rng.random((n, k)) < 0.4
+    reported[np.arange(n), rng.integers(k, size=n)] = True
+    series = regret_series(means, cone, arms, reported, active, resolution=resolution)
+    smallest = np.broadcast_to(resolution, 2)
+    slack = np.abs(cone.facets) @ smallest
+    for i in range(n):
+        covers, _, shames = oracles.relations(means[i], cone.facets, smallest)
+        needed = oracles.essential_by_pairs(means[i], cone.facets, smallest)
+        covered, unacceptable = covers[reported[i]].any(axis=0), shames.any(axis=0)
+        assert series["missed"][i] == (needed & ~covered).sum() / needed.sum()
+        assert series["bad"][i] == (unacceptable & reported[i]).sum() / reported[i].sum()
+        x, front = means[i, arms[i]], means[i][cb.pareto_mask(means[i], cone)]
+        move = oracles.smallest_move_by_corners(x, front, cone.facets, x, slack)
+        assert series["play"][i] == pytest.approx(np.log1p(move), abs=1e-8)
+        assert (series["play"][i] > 0) == unacceptable[arms[i]]
+    assert 0 < series["missed"].mean() < 1
+    assert 0 < series["bad"].mean() < 1
+
+
+def test_a_run_may_be_measured_at_a_resolution():
+    env = cb.environments.paper(n_arms=4, change_point=50)
+    policy = cb.RandomArm(4, env.cone, 1)
+    exact, coarse = cb.simulate(policy, env, 500), cb.simulate(policy, env, 500, resolution=[0.1, 0.2])
+    np.testing.assert_array_equal(exact.arms, coarse.arms)
+    assert coarse.total("play") < exact.total("play")
+    assert coarse.total("bad") < exact.total("bad")
+    (again,) = cb.simulate_many(policy, env, 500, seeds=[0], resolution=[0.1, 0.2], progress=False)
+    same(coarse, again)
+    for wrong in (-1, [0.1], np.nan):
+        with pytest.raises(ValueError, match=r"^resolution"):
+            cb.simulate(policy, env, 500, resolution=wrong)
+        with pytest.raises(ValueError, match=r"^resolution"):
+            cb.simulate_many(policy, env, 500, seeds=[0], resolution=wrong)
 
 
 @pytest.mark.parametrize(

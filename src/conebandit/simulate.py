@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES, regret_series
-from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer
+from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer, as_resolution
 from conebandit.validate.arrays import FloatArray
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
@@ -36,7 +36,8 @@ class Run:
     reported, active
         Shape (T, K): the reported front and the arms in the running when each decision was made.
     series
-        ``play``, ``front``, ``coverage``, ``recall``, ``precision``, ``lost``, each (T,); see ``conebandit.regret``.
+        ``play``, ``front``, ``shortfall``, ``coverage``, ``recall``, ``precision``, ``lost``, ``missed``, ``bad``, each
+        (T,); see ``conebandit.regret``.
     change_points
         Of the environment.
     seed
@@ -86,7 +87,9 @@ class Run:
         return self.series[name]
 
 
-def simulate(policy: Policy, environment: Environment, horizon: int, seed: int = 0) -> Run:
+def simulate(
+    policy: Policy, environment: Environment, horizon: int, seed: int = 0, *, resolution: ArrayLike = 0.0
+) -> Run:
     """Let a policy decide and learn for ``horizon`` rounds.
 
     Rewards of *all* arms are drawn in every round, so policies with the same seed meet the same contexts and the same
@@ -103,6 +106,9 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
         Number of rounds.
     seed
         Seed of contexts and rewards; it also enters the keys of the decisions. The same seed gives the same run.
+    resolution
+        The smallest difference that matters: one number, or one for each objective, in its units. It changes what is
+        measured (the series ``play``, ``missed`` and ``bad``), not what the policy does.
 
     Returns
     -------
@@ -118,6 +124,7 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
     True
     """
     rounds = _check(policy, environment, horizon, seed)
+    smallest = as_resolution(resolution, environment.n_objectives)
     learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
     context_rng, reward_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
     parts = []
@@ -131,7 +138,7 @@ def simulate(policy: Policy, environment: Environment, horizon: int, seed: int =
         keys = np.arange(start, start + n, dtype=np.uint64) + np.uint64((seed % 2**32) << 32)
         played = _play(learner, contexts, outcomes, keys)
         seen = (played[name] for name in ("arms", "reported", "active"))
-        parts.append(played | regret_series(means, environment.cone, *seen))
+        parts.append(played | regret_series(means, environment.cone, *seen, resolution=smallest))
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
     series = {name: joined.pop(name) for name in SERIES}
     return Run(policy=learner, series=series, change_points=tuple(environment.change_points), seed=seed, **joined)
@@ -200,6 +207,7 @@ def simulate_many(
     horizon: int,
     seeds: Iterable[int],
     *,
+    resolution: ArrayLike = 0.0,
     n_jobs: int = 1,
     progress: Progress = True,
 ) -> list[Run]:
@@ -211,6 +219,8 @@ def simulate_many(
         As for :func:`simulate`.
     seeds
         Seeds of the runs.
+    resolution
+        As for :func:`simulate`.
     n_jobs
         Number of processes; -1 for one on each core.
     progress
@@ -229,8 +239,9 @@ def simulate_many(
         raise TypeError(f"seeds must be a sequence of integers, such as range(3); got {seeds!r}.")
     wanted: Sequence[int] = list(seeds)
     _check(policy, environment, horizon)
+    smallest = as_resolution(resolution, environment.n_objectives)
     jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
-        delayed(simulate)(policy, environment, horizon, seed) for seed in wanted
+        delayed(simulate)(policy, environment, horizon, seed, resolution=smallest) for seed in wanted
     )
     runs = []
     with steps(progress, "simulating", len(wanted)) as step:

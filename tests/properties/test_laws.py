@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from conebandit import Cone, additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, pareto_mask, shortfall
+from conebandit.regret import SERIES, regret_series
 
 
 @st.composite
@@ -174,6 +175,53 @@ def test_shortfall_is_scale_invariant(case, data, factor):
     cone, points, front, reported = reports(case, data)
     ours = shortfall(points[reported], points[front], cone)
     np.testing.assert_allclose(shortfall(factor * points[reported], factor * points[front], cone), ours, atol=1e-9)
+
+
+@given(cone_and_points(), st.integers(0, 40))
+def test_there_is_an_essential_arm_and_up_to_two_facets_without_a_circle(case, eighths):
+    cone, points = case
+    found = pareto_mask(points, cone, resolution=eighths / 8)
+    assert found.any()
+    if eighths == 0:
+        np.testing.assert_array_equal(found, pareto_mask(points, cone))
+    if len(cone.facets) <= 2:
+        rise = (points[:, None] - points[found][None]) @ cone.facets.T
+        slack = np.abs(cone.facets).sum(axis=1) * eighths / 8
+        assert not ((rise >= -slack).all(axis=-1) & (rise > slack).any(axis=-1)).any()
+
+
+@given(cone_and_points(), st.integers(0, 40), st.integers(-64, 64), st.sampled_from([0.25, 1.0, 8.0]))
+def test_essential_arms_do_not_depend_on_origin_and_unit(case, eighths, shift, unit):
+    cone, points = case
+    moved = pareto_mask(unit * (points + shift / 8), cone, resolution=unit * eighths / 8)
+    np.testing.assert_array_equal(moved, pareto_mask(points, cone, resolution=eighths / 8))
+
+
+@given(cone_and_points())
+def test_at_a_resolution_beyond_all_differences_everything_is_essential(case):
+    cone, points = case
+    assert pareto_mask(points, cone, resolution=np.ptp(points, axis=0)).all()
+
+
+@given(cone_and_points(positive=True), st.integers(0, 16), st.data())
+def test_series_at_a_resolution(case, eighths, data):
+    cone, points, front, reported = reports(case, data)
+    arms = np.arange(len(points))
+    masks = [np.repeat(mask[None], len(arms), axis=0) for mask in (reported, pareto_mask(points, cone))]
+    means, resolution = np.repeat(points[None], len(arms), axis=0), eighths / 8
+    exact, coarse = (regret_series(means, cone, arms, *masks, resolution=r) for r in (0.0, resolution))
+    unacceptable = cone.strongly_dominates(points[front][:, None], points[None]).any(axis=0)
+    np.testing.assert_array_equal(exact["play"] > 0, unacceptable)
+    assert (coarse["play"] <= exact["play"] + 1e-12).all()
+    for name in SERIES:
+        if name not in ("play", "missed", "bad"):
+            np.testing.assert_array_equal(coarse[name], exact[name])
+    needed = pareto_mask(points, cone, resolution=resolution)
+    masks[0][:] = needed
+    perfect = regret_series(means, cone, arms, *masks, resolution=resolution)
+    assert (perfect["missed"] == 0).all()
+    assert (perfect["bad"] == 0).all()
+    assert (perfect["play"][needed] == 0).all()
 
 
 @given(sets(), sets(), cones(dim=2, wide=True))

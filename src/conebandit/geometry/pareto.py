@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.geometry.order import BoolArray
 from conebandit.kernels import order as kernels
+from conebandit.validate.arguments import as_resolution
 from conebandit.validate.arrays import FloatArray, as_vectors, magnitude, safe_exponent
 
 # Sets up to this size are compared pair by pair when they come in a batch; larger ones are sorted.
@@ -20,8 +21,8 @@ STRONG = 32
 MODEST = 512
 
 
-def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
-    """Which points no other point dominates.
+def pareto_mask(means: ArrayLike, cone: Cone, /, *, resolution: ArrayLike = 0.0) -> BoolArray:
+    """Which points no other point dominates; with a resolution, which points are essential.
 
     Parameters
     ----------
@@ -29,11 +30,15 @@ def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
         Shape (N, M), or (n, K, M) for n separate sets.
     cone
         The preference cone.
+    resolution
+        The smallest difference that matters: one number, or one for each objective, in its units. A point is then
+        *inessential*, and left out, if another one is at least as good up to the resolution on every facet and better
+        by more than the resolution on one.
 
     Returns
     -------
     numpy.ndarray
-        Shape (N,) or (n, K), True for undominated points; at least one in each set.
+        Shape (N,) or (n, K), True for undominated or essential points; at least one in each set.
 
     Notes
     -----
@@ -42,7 +47,12 @@ def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
     (``docs/decisions/0001-ties.md``).
 
     One, two and three facets take N log N steps. With more, N log N for easy input and in the worst case (nothing is
-    dominated) N^2 / 64 machine words for each facet.
+    dominated) N^2 / 64 machine words for each facet. A resolution adds the time to compare all points with the front.
+
+    On facet j, with the row ``w`` of ``cone.facets``, the resolution is ``sum_m |w_m| resolution_m``: the largest
+    change of ``w . x`` when no objective changes by more than its resolution. For the orthant that is the resolution
+    itself. A dominated point is essential if no difference to the others matters. With three facets and more, points
+    may make each other inessential in a circle; where that leaves none, the undominated ones are given instead.
 
     Examples
     --------
@@ -50,24 +60,57 @@ def pareto_mask(means: ArrayLike, cone: Cone, /) -> BoolArray:
     >>> means = [[0.9, 1.2], [1.4, 0.6], [0.8, 0.9], [0.9, 1.2]]
     >>> cb.pareto_mask(means, cb.Cone.orthant(2))
     array([ True,  True, False,  True])
+
+    If a loss of 0.05 does not matter, the first point does for the third:
+
+    >>> means = [[0.9, 1.2], [1.4, 0.6], [0.8, 1.22]]
+    >>> cb.pareto_mask(means, cb.Cone.orthant(2), resolution=0.05)
+    array([ True,  True, False])
     """
     points = as_vectors(means, "means", as_cone(cone).dim, (2, 3))
-    if points.ndim == 2:
-        return _front(*_facet_coordinates(points, cone))
-    if points.shape[1] <= FEW:
-        return kernels.fronts_of_batch(_without_extremes(points), cone.facets)
-    return np.array([_front(*_facet_coordinates(p, cone)) for p in points])
+    smallest = as_resolution(resolution, cone.dim)
+    shift = safe_exponent(magnitude(points))  # so that sums of extreme numbers neither overflow nor lose their digits
+    if shift:
+        points, smallest = np.ldexp(points, shift), np.ldexp(smallest, shift)
+    batch = points.reshape((-1, *points.shape[-2:]))
+    if points.ndim == 3 and points.shape[1] <= FEW:
+        fronts = kernels.fronts_of_batch(batch, cone.facets)
+    else:
+        fronts = np.array([_front(*_facet_coordinates(p, cone)) for p in batch])
+    if smallest.any():
+        fronts = essential(batch, fronts, cone, facet_slack(cone, smallest))
+    return fronts.reshape(points.shape[:-1])
 
 
-def _without_extremes(points: FloatArray) -> FloatArray:
-    """The points, scaled by a power of two if sums of them could overflow or lose their digits."""
-    shift = safe_exponent(magnitude(points))
-    return np.ldexp(points, shift) if shift else points
+def facet_slack(cone: Cone, resolution: FloatArray) -> FloatArray:
+    """The resolution of each facet, from that of each objective.
+
+    Examples
+    --------
+    >>> cone = Cone.from_rays([[1, 0.6], [0.6, 1]])
+    >>> cone.facets
+    array([[ 1.25, -0.75],
+           [-0.75,  1.25]])
+    >>> facet_slack(cone, np.array([0.1, 0.2]))
+    array([0.275, 0.325])
+    """
+    return np.asarray(np.abs(cone.facets) @ resolution)
+
+
+def essential(points: FloatArray, fronts: BoolArray, cone: Cone, slack: FloatArray) -> BoolArray:
+    """Essential points of n sets (n, K, M), given their fronts (n, K); nothing is checked.
+
+    Only points of the front need be tried against the others: what a dominated point beats its dominator beats too.
+    """
+    everyone = np.ones_like(fronts)
+    found = ~kernels.matched(points, everyone, fronts, cone.facets, slack, True)
+    circular = ~found.any(axis=1)
+    found[circular] = fronts[circular]
+    return found
 
 
 def _facet_coordinates(points: FloatArray, cone: Cone) -> tuple[FloatArray, FloatArray]:
     """Map (N, M) points to facets: the values (F, N), and for each the size of the terms it is a sum of."""
-    points = _without_extremes(points)
     if cone.is_orthant:
         y = points.T.copy()
         return y, np.abs(y)

@@ -71,14 +71,16 @@ def shortfalls_by_programs(
         n_reported = positions(in_points, i, reported)
         for q in range(front_values(fronts, in_fronts, i, facets, values, sizes)):
             least = np.inf
-            for p in range(n_reported):
-                if _fill_need(values, sizes, q, own, own_sizes, p, work):
-                    fill_moves(points, i, reported[p], facets, relative, moves, speed)
-                    least = min(least, _least_reach(moves, least, work))
-                else:
+            for p in range(n_reported):  # most front points are reported; then no program is needed
+                if not _fill_need(values, sizes, q, own, own_sizes, p, work):
                     least = 0.0
-                if least <= result[i]:  # this front point is not the hardest
                     break
+            p = 0
+            while p < n_reported and least > result[i]:  # otherwise this front point is not the hardest
+                _fill_need(values, sizes, q, own, own_sizes, p, work)
+                fill_moves(points, i, reported[p], facets, relative, moves, speed)
+                least = min(least, _least_reach(moves, least, work))
+                p += 1
             result[i] = max(result[i], least)
     return result
 

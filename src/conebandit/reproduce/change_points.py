@@ -8,18 +8,17 @@ import numpy as np
 
 from conebandit import plots
 from conebandit.plots.curves import Curve
-from conebandit.regret import SERIES
+from conebandit.regret import SERIES, SHARES
 from conebandit.reproduce import page
 from conebandit.reproduce.files import write_csv
 from conebandit.reproduce.study import POLICIES, Cell, Result
-
-SHARES = ("recall", "precision", "lost")  # shown as averages; the others are summed
 
 
 def study_sections(result: Result, to: Path) -> list[page.Section]:
     """The effect of the change point: a figure for each series, and what they say."""
     figures = []
     for series in SERIES:
+        # Shares are shown as averages; the others are summed.
         label = f"average {series}" if series in SHARES else f"{series}, summed"
         stem = to / f"change-point-{series}"
         plots.save(plots.change_point_figure(_panels(result, series), policies=POLICIES, label=label), stem)

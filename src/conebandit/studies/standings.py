@@ -77,7 +77,7 @@ def standings(rows: Iterable[Row]) -> list[Standing]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if missing := [name for name in SERIES if name not in row]:
-            raise ValueError(f"runs must have all series, but lack {', '.join(missing)}; those of earlier versions do.")
+            raise ValueError(f"runs lack {', '.join(missing)}: they are of an earlier version and must be made anew.")
         groups.setdefault((row["task"], row["policy"]), []).append({**row, "score": score(row)})
     found = []
     for (task, policy), runs in groups.items():
