@@ -55,10 +55,8 @@ def regret_series(
         Shape (n, K, M), true means, positive.
     cone
         The preference cone.
-    arms
-        Shape (n,), what was played.
-    reported, active
-        Shape (n, K), the reported front and the active arms when the decision was made.
+    arms, reported, active
+        Shapes (n,), (n, K), (n, K): what was played, the reported front and the active arms when it was decided.
     resolution
         The smallest difference that matters: one number, or one for each objective, in its units.
 
@@ -71,9 +69,8 @@ def regret_series(
     --------
     >>> means = np.array([[[1.0, 0.5], [0.5, 1.0], [0.25, 0.25]]])
     >>> everyone = np.ones((1, 3), dtype=bool)
-    >>> series = regret_series(means, Cone.orthant(2), np.array([2]), everyone, everyone)
-    >>> round(float(series["play"][0]), 4)
-    0.6931
+    >>> regret_series(means, Cone.orthant(2), np.array([2]), everyone, everyone)["play"].round(4)
+    array([0.6931])
     """
     if not 0.0 < means.min() <= means.max() < np.inf:
         raise ValueError(f"means must be positive and finite; they range from {means.min()} to {means.max()}.")
@@ -90,14 +87,10 @@ def regret_series(
         needed = essential(means, true_front, cone, slack)
     both, size, n_reported = _count(reported & true_front), _count(true_front), _count(reported)
     logs = np.log(means)
-    if cone.is_orthant:  # what shortfalls does, with the logs that are there already
-        short = shortfalls_by_logs(logs, logs, reported, true_front)
-    else:
-        short = shortfalls(means, means, reported, true_front, cone)
     return {
         "play": np.log1p(excess[rounds, arms]),
         "front": np.log1p(np.max(gaps, axis=1, where=reported, initial=0.0)),
-        "shortfall": short,
+        "shortfall": _shortfalls(means, logs, reported, true_front, cone),
         "coverage": kernels.hausdorff_of_batch(logs, logs, reported, true_front, kernels.SUP),
         "recall": both / size,
         "precision": both / n_reported,
@@ -111,6 +104,13 @@ def _moves(means: FloatArray, cone: Cone, front: BoolArray, wanted: BoolArray, s
     """How far each wanted arm must move, relative to its means, so that no front arm is above it by more than slack."""
     freedom = kernels.UNIFORM if cone.contains_orthant else kernels.FREE
     return kernels.escapes(means, means, front, wanted, cone.facets, slack, 1.0, freedom)
+
+
+def _shortfalls(means: FloatArray, logs: FloatArray, reported: BoolArray, front: BoolArray, cone: Cone) -> FloatArray:
+    """Of the reported arms; for the orthant from the logs, which are there already."""
+    if cone.is_orthant:
+        return shortfalls_by_logs(logs, logs, reported, front)
+    return shortfalls(means, means, reported, front, cone)
 
 
 def _count(mask: BoolArray) -> FloatArray:

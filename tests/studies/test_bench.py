@@ -188,7 +188,10 @@ def never_run(monkeypatch):
         ("{", "cannot be read as a leaderboard"),
         ("[]", "cannot be read as a leaderboard"),
         (json.dumps({**ABOUT, "horizon": 6000, "runs": [{"seed": 0}]}), "cannot be read as a leaderboard"),
-        (json.dumps({**ABOUT, "horizon": 6000, "runs": [OLD]}), "runs lack shortfall: they are of an earlier version and must be made anew"),
+        (
+            json.dumps({**ABOUT, "horizon": 6000, "runs": [OLD]}),
+            "runs lack shortfall: they are of an earlier version",
+        ),
         (json.dumps({**ABOUT, "runs": [row("a", "b", 0.1, 0.1)]}), "another horizon or other seeds"),
         (json.dumps({**ABOUT, "horizon": 6000, "runs": [row("a", "b", 0.1, 0.1, 1)]}), "another horizon or other"),
     ],
