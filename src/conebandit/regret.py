@@ -86,7 +86,7 @@ def regret_series(
         excess = _moves(means, cone, true_front, wanted, slack)
         needed = essential(means, true_front, cone, slack)
     both, size, n_reported = _count(reported & true_front), _count(true_front), _count(reported)
-    logs = np.log(means)
+    absent, logs = needed & ~reported, np.log(means)
     return {
         "play": np.log1p(excess[rounds, arms]),
         "front": np.log1p(np.max(gaps, axis=1, where=reported, initial=0.0)),
@@ -95,7 +95,7 @@ def regret_series(
         "recall": both / size,
         "precision": both / n_reported,
         "lost": _count(true_front & ~active) / size,
-        "missed": _count(needed & ~matched(means, needed, reported, cone.facets, slack, False)) / _count(needed),
+        "missed": _count(absent & ~matched(means, absent, reported, cone.facets, slack, False)) / _count(needed),
         "bad": _count(reported & (excess > 0.0)) / n_reported,
     }
 

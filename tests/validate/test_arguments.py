@@ -15,6 +15,7 @@ from conebandit.validate.arguments import (
     as_key,
     as_number,
     as_positive,
+    as_resolution,
     as_seed,
     is_integer,
 )
@@ -159,3 +160,28 @@ def test_keys_are_the_lowest_64_bits():
     assert as_key(2**64 + 5) == as_key(5) == as_key(np.int8(5)) == 5
     assert as_key(-1) == 2**64 - 1
     assert as_key("a") == as_key(b"a") != as_key("b")
+
+
+@pytest.mark.parametrize("value", [0.5, [0.5, 0.5], (0.5, Fraction(1, 2)), np.array([0.5, 0.5]), np.float32(0.5)])
+def test_a_resolution_is_one_number_or_one_for_each_objective(value):
+    found = as_resolution(value, 2)
+    assert found.dtype == np.float64
+    assert found.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (-0.1, r"^resolution must be a number, at least 0; got -0.1\.$"),
+        ([0.1, math.inf], r"^resolution\[1\] must be a number, at least 0; got inf\.$"),
+        ([True, 0.1], r"^resolution\[0\] must be a number, at least 0; got True\.$"),
+        ([0.1], r"^resolution must be one number or 2 of them, one for each objective; got \[0.1\]\.$"),
+        ([], r"^resolution must be one number or 2 of them"),
+        (np.zeros((2, 2)), r"^resolution\[0\] must be a number"),
+        (np.array(0.1), r"^resolution must be a number"),
+        ({"efficacy": 0.1}, r"^resolution must be a number"),
+    ],
+)
+def test_what_is_no_resolution_is_refused_by_name(value, says):
+    with pytest.raises(ValueError, match=says):
+        as_resolution(value, 2)

@@ -327,7 +327,7 @@ def _beaten(y: Floats, k: int) -> bool:
 
 @compiled
 def matched(points: Floats, wanted: Bools, by: Bools, facets: Floats, slack: Floats, beaten: bool) -> Bools:
-    """Which points of n small sets some other one matches: it is at least as good on every facet, up to a slack.
+    """Which points of n small sets some point matches: it is at least as good on every facet, up to a slack.
 
     Parameters
     ----------
@@ -337,26 +337,26 @@ def matched(points: Floats, wanted: Bools, by: Bools, facets: Floats, slack: Flo
     facets, slack
         Shapes (F, M) and (F,).
     beaten
-        Whether the other one must also be better by more than the slack on a facet.
+        Whether it must also be better by more than the slack on a facet.
     """
     n, arms = points.shape[:2]
     rows = facets.shape[0]
     result = np.zeros((n, arms), dtype=np.bool_)
     y, sizes = np.empty((arms, rows)), np.empty((arms, rows))
     for i in range(n):
+        ready = False  # in most rounds of a run nothing is wanted
         for k in range(arms):
-            if wanted[i, k] or by[i, k]:
-                for j in range(rows):
-                    y[k, j], sizes[k, j] = facet_value(facets, j, points, i, k)
-        for k in range(arms):
-            if wanted[i, k]:
-                if by[i, k] and not beaten:
-                    result[i, k] = True  # by itself
-                    continue
+            if not wanted[i, k]:
+                continue
+            if not ready:
                 for other in range(arms):
-                    if by[i, other] and _matches(y, sizes, other, k, slack, beaten):
-                        result[i, k] = True
-                        break
+                    for j in range(rows):
+                        y[other, j], sizes[other, j] = facet_value(facets, j, points, i, other)
+                ready = True
+            for other in range(arms):
+                if by[i, other] and _matches(y, sizes, other, k, slack, beaten):
+                    result[i, k] = True
+                    break
     return result
 
 
