@@ -53,7 +53,7 @@ class Report:
             table.add_column(column)
         for row in self.rows:
             table.add_row(*(_cell(row.get(c)) for c in self.columns))
-        Console(width=140).print(table)
+        Console(width=max(140, 11 * len(self.columns))).print(table)
 
     def write(self, stem: Path) -> None:
         """Write ``stem.json`` and ``stem.md``."""
