@@ -33,7 +33,7 @@ from conebandit.environments.noise import Bernoulli, Heteroscedastic
 from conebandit.studies.bench import Contender
 from conebandit.validate.arrays import FloatArray
 from contest import in_parallel, mean_and_error, options, play
-from worlds import HeavyTails, logistic
+from worlds import HeavyTails, logistic, near_ties
 
 LEVEL, DEVIATIONS = 0.95, 2.0  # of the radii wanted, and of those in a front
 STOPS = (1000, 5000, 20_000)
@@ -61,6 +61,7 @@ ENVIRONMENTS: dict[str, Callable[[int], World]] = {
     "bernoulli": lambda seed: smooth(change_point=CHANGE, noise=Bernoulli(), seed=seed),
     "doses": doses,
     "doses, yes or no": doses_yes_or_no,
+    "near ties": lambda seed: near_ties(8, Bernoulli(), CHANGE, seed),
     "logistic": lambda seed: logistic(CHANGE, seed),
     "heavy tails": lambda seed: smooth(change_point=CHANGE, noise=HeavyTails(0.4), seed=seed),
     "uneven": lambda seed: smooth(change_point=CHANGE, noise=Heteroscedastic(uneven), seed=seed),

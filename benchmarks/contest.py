@@ -114,3 +114,20 @@ def mean_and_error(values: FloatArray) -> tuple[float, float]:
     """Mean over runs and its standard error (nan of a single run)."""
     spread = float(values.std(ddof=1)) if len(values) > 1 else float("nan")
     return float(values.mean()), spread / float(np.sqrt(len(values)))
+
+
+def behind(policy: str, values: dict[str, FloatArray], sign: int = 1) -> tuple[float, float]:
+    """How far a policy is behind the best other one: the mean difference within runs, and its standard error.
+
+    Parameters
+    ----------
+    policy
+        Its name.
+    values
+        Shape (runs,) for each policy: the same runs.
+    sign
+        1 if small values are good, -1 if large ones are.
+    """
+    others = [value for name, value in values.items() if name != policy]
+    best = min(others, key=lambda value: float(sign * value.mean()), default=values[policy])
+    return mean_and_error(sign * (values[policy] - best))

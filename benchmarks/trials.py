@@ -41,7 +41,7 @@ from conebandit.kernels.order import fronts_of_batch
 from conebandit.policies.base import Front, Policy
 from conebandit.studies.bench import Contender
 from conebandit.validate.arrays import FloatArray
-from contest import in_parallel, mean_and_error, options, play
+from contest import behind, in_parallel, mean_and_error, options, play
 from report import Report
 
 TRIALS, BLOCK = 1000, 20  # trials in all, and in one job
@@ -184,13 +184,6 @@ class Trial:
 def block(contender: Contender, scenario: str, seeds: range) -> FloatArray:
     """Several trials, (trials, stops, 4)."""
     return np.stack([Trial.drawn(scenario, seed).run(contender, seed) for seed in seeds])
-
-
-def behind(policy: str, values: dict[str, FloatArray], sign: int) -> tuple[float, float]:
-    """Mean difference within trials to the best other policy, positive if that is better, and its standard error."""
-    others = [value for name, value in values.items() if name != policy]
-    best = min(others, key=lambda value: sign * value.mean(), default=values[policy])
-    return mean_and_error(sign * (values[policy] - best))
 
 
 def row_of(policy: str, results: dict[str, FloatArray]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from scipy.special import expit
 import conebandit as cb
 from conebandit.environments import shift
 from conebandit.environments.base import World
-from conebandit.environments.noise import Bernoulli, Gaussian
+from conebandit.environments.noise import Bernoulli, Gaussian, Noise
 from conebandit.validate.arrays import FloatArray
 
 STREAM = 41  # sets the mean functions apart from those of other files with the same seeds
@@ -45,6 +45,28 @@ class Logistic:
 
 
 @dataclass(frozen=True)
+class NearTies:
+    """Doses whose efficacies differ clearly, while risks double from dose to dose: .001, .002, .004, ... at the lowest.
+
+    Patients are (age, kidney function). The old respond later, poor kidneys double or triple the risk. Who is harmed
+    does not respond, so the highest doses may be worse in both.
+    """
+
+    doses: FloatArray  # (K,), from 0 to 1
+    middle: float  # dose with half the effect
+    least: float  # risk of the lowest dose
+    growth: float  # factor of the risk from the lowest dose to the highest, as a power of two
+
+    def __call__(self, contexts: FloatArray) -> FloatArray:
+        """(n, d) -> (n, K, M)."""
+        age, kidney = contexts[:, :1], contexts[:, 1:]
+        risk = self.least * 2.0 ** (self.growth * self.doses + 1.5 * (1.0 - kidney))
+        effect = 0.1 + 0.8 * expit((self.doses - self.middle - 0.3 * (age - 0.5)) / 0.2)
+        safety = 1.0 / (1.0 + risk)
+        return np.stack([effect * safety, safety], axis=2)
+
+
+@dataclass(frozen=True)
 class HeavyTails:
     """Student's t with three degrees of freedom, of deviation ``sigma``."""
 
@@ -72,3 +94,12 @@ def logistic(change_point: int, seed: int) -> World:
     rng = np.random.default_rng([STREAM, seed])
     means = Logistic(rng.normal(0.0, 2.0, (8, 2, 3)), rng.normal(0.0, 1.0, (8, 2)))
     return World("logistic", outwards(3, change_point), means, cb.Cone.orthant(2), 8, Bernoulli())
+
+
+def near_ties(n_arms: int, noise: Noise, change_point: int, seed: int) -> World:
+    """Doses that are nearly tied in safety where they are low; the young with good kidneys come first."""
+    middle, least, growth = np.random.default_rng([STREAM, seed]).uniform([0.3, 5e-4, 8.0], [0.5, 1e-3, 9.5])
+    early = shift.product(shift.beta(2, 4), shift.beta(4, 2))
+    schedule = shift.change_point(early, shift.uniform(2), at=change_point)
+    means = NearTies(np.linspace(0.0, 1.0, n_arms), float(middle), float(least), float(growth))
+    return World("near ties", schedule, means, cb.Cone.orthant(2, names=("efficacy", "safety")), n_arms, noise)
