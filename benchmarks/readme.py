@@ -135,14 +135,12 @@ def evidence() -> str:
 def elsewhere() -> str:
     """What benchmarks/unseen.py found."""
     rows = {row["task"]: row for row in results("unseen")["rows"]}
-    mean, worst = rows.pop("geometric mean"), rows.pop("worst")
-    score, coverage = "score_ratio", "coverage_ratio"
-    hardest = max(rows, key=lambda task: rows[task][coverage])
+    mean, worst = (rows.pop(name)["score_ratio"] for name in ("geometric mean", "worst"))
+    hardest = max(rows, key=lambda task: rows[task]["score_ratio"])
     return (
-        f"In {len(rows)} kinds of environments that nothing was tuned on (by `python benchmarks/unseen.py`: up to 8 "
-        "coordinates, 4 metrics,\nheavy tails, other cones and shifts; [which](../benchmarks/results/unseen.md)), the "
-        f"ratio of scores is {mean[score]:.2f} in the geometric\nmean and {worst[score]:.2f} at worst, of coverage "
-        f"{mean[coverage]:.2f} and {worst[coverage]:.2f} (`{hardest}`)."
+        f"In {len(rows)} kinds of environments that nothing was tuned on (by `python benchmarks/unseen.py`; "
+        "[which](../benchmarks/results/unseen.md)),\nthe ratio of scores to the best rival of each kind in hindsight "
+        f"is {mean:.2f} in the geometric mean and {worst:.2f} at worst (`{hardest}`)."
     )
 
 
