@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 import conebandit as cb
-from peers import ARMS, PEERS, install_peers, run_peer
+from peers import ARMS, PEERS, install_peers, on_one_core, run_peer
 from report import Report, machine, versions
 
 Preset = Literal["paper", "sound"]
@@ -43,7 +42,6 @@ LONG, FLAT, FLAT_RUNS = 1_000_000, 1.3, 5
 MEGABYTES = 200.0
 
 HERE = Path(__file__).resolve().parent
-ONE_CORE = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
 def main() -> None:
@@ -52,9 +50,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.memory:
         print(json.dumps(memory_of_long_run(options.memory)))
-    elif any(os.environ.get(name) != value for name, value in ONE_CORE.items()):
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_CORE)  # libraries read it when loaded
     else:
+        on_one_core()
         measure_all()
 
 
