@@ -35,6 +35,7 @@ from conebandit.studies.bench import CONTENDERS, DEFAULT, Contender
 from conebandit.validate.arrays import FloatArray
 from peers import PLAYERS, install_peers, on_one_core, run_peer
 from report import Report, machine, versions
+from unseen import count_look, geometric_mean
 from unseen_kinds import Kind, kinds
 
 MAX_ROUNDS = 10_000
@@ -77,9 +78,10 @@ def main() -> None:
             report.add(task="not available", contender=f"{name}: {available[name]}")
     wanted = [kind for kind in kinds() if kind.name in KINDS]
     results = [measure(report, kind, ours, [name for name in PLAYERS if not available[name]]) for kind in wanted]
-    summarise(report, ours.name, results)
+    ratios = summarise(report, ours.name, results)
     report.show()
     if ours.name == DEFAULT:
+        count_look(f"{len(wanted)} of {len(kinds())}, play beside peers", ratios)
         report.write(HERE / "results" / "peers_play")
 
 
@@ -161,19 +163,16 @@ def play_regret(world: World, contexts: FloatArray, arms: Arms) -> float:
 # ---- all kinds ------------------------------------------------------------------------------------------------------
 
 
-def summarise(report: Report, ours: str, results: Sequence[dict[str, tuple[float, float]]]) -> None:
-    """Geometric means over kinds: of our play regret to theirs and to the best peer's of each kind, and of the time."""
+def summarise(report: Report, ours: str, results: Sequence[dict[str, tuple[float, float]]]) -> list[float]:
+    """Geometric means over kinds; the result is our play regret to that of the best peer, kind by kind."""
     for name in results[0]:
         each = geometric_mean([result[name][1] for result in results])
         ratio = None if name == ours else geometric_mean([result[ours][0] / result[name][0] for result in results])
         report.add(task="geometric mean", contender=name, ratio=ratio, microseconds=each)
-    best = [min(play for name, (play, _) in result.items() if name != ours) for result in results]
-    ratio = geometric_mean([result[ours][0] / play for result, play in zip(results, best, strict=True)])
-    report.add(task="geometric mean", contender="the best peer of each kind", ratio=ratio)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return float(np.exp(np.log(values).mean()))
+    ratios = [result[ours][0] / min(play for name, (play, _) in result.items() if name != ours) for result in results]
+    report.add(task="geometric mean", contender="the best peer of each kind", ratio=geometric_mean(ratios))
+    report.add(task="worst", contender="the best peer of each kind", ratio=max(ratios))
+    return ratios
 
 
 if __name__ == "__main__":

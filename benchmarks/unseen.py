@@ -8,8 +8,9 @@ The kinds are in ``benchmarks/unseen_kinds.py``: mean functions, noise, shifts, 
 suite nor the development suite. No constant of any policy was chosen by looking at them. The default policy is
 compared with the best rival of each kind *in hindsight*: every baseline, the adaptive tree and posterior sampling.
 
-Whoever looks at the results and then changes the policy has tuned on them. So every run of the default policy adds a
-line to ``benchmarks/results/unseen_looks.md``. Only a run of the default policy on all kinds writes the other results.
+Whoever looks at the results and then changes the policy has tuned on them. So every run of the default policy, here or
+in ``benchmarks/peers_play.py``, adds a line to ``benchmarks/results/unseen_looks.md``. Only a run of the default policy
+on all kinds writes the other results.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ def main() -> None:
     )
     for duel, kind in zip(duels, chosen, strict=True):
         report.add(**row_of(duel, kind))
-    mean, worst = summary(duels)
-    report.add(task="geometric mean", score_ratio=mean)
-    report.add(task="worst", score_ratio=worst)
+    ratios = [duel.ratio for duel in duels]
+    report.add(task="geometric mean", score_ratio=geometric_mean(ratios))
+    report.add(task="worst", score_ratio=max(ratios))
     report.show()
     if options.policy == DEFAULT:
-        count_look(LOOKS, f"{len(chosen)} of {len(kinds())}", mean, worst)
+        count_look(f"{len(chosen)} of {len(kinds())}, score beside rivals", ratios)
         if not options.kind:
             report.write(HERE / "results" / "unseen")
 
@@ -108,10 +109,8 @@ def find_duels(table: Sequence[Standing], policy: str) -> list[Duel]:
     return duels
 
 
-def summary(duels: Sequence[Duel]) -> tuple[float, float]:
-    """Geometric mean and worst of the ratios."""
-    ratios = np.array([duel.ratio for duel in duels])
-    return float(np.exp(np.log(ratios).mean())), float(ratios.max())
+def geometric_mean(values: Sequence[float]) -> float:
+    return float(np.exp(np.log(values).mean()))
 
 
 def row_of(duel: Duel, kind: Kind) -> dict[str, Any]:
@@ -134,20 +133,20 @@ def row_of(duel: Duel, kind: Kind) -> dict[str, Any]:
     }
 
 
-def count_look(log: Path, share: str, mean: float, worst: float) -> None:
-    """Add a line that says who looked at what."""
+def count_look(what: str, ratios: Sequence[float], log: Path = LOOKS) -> None:
+    """Add a line that says when, with which code and at what somebody looked."""
     if not log.exists():
         log.write_text(
             "# Looks at the environments that nothing is tuned on\n\n"
-            "Every run of `python benchmarks/unseen.py` on the default policy adds a line. Ratios are scores of the "
-            "default policy\nto those of the best rival of each kind in hindsight.\n\n"
+            "Every run of the default policy by `benchmarks/unseen.py` or `benchmarks/peers_play.py` adds a line. "
+            "Ratios are to the\nbest rival, or peer, of each kind in hindsight.\n\n"
             "| date | commit | kinds | geometric mean | worst |\n| --- | --- | --- | --- | --- |\n"
         )
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     commit = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HERE).stdout.strip()
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     with log.open("a") as file:
-        file.write(f"| {now} | {commit or 'unknown'} | {share} | {mean:.3f} | {worst:.3f} |\n")
+        file.write(f"| {now} | {commit or 'unknown'} | {what} | {geometric_mean(ratios):.3f} | {max(ratios):.3f} |\n")
 
 
 if __name__ == "__main__":

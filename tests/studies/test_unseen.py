@@ -73,16 +73,19 @@ def test_the_best_rival_of_each_kind_counts():
     table = standings([row(task, name, play) for task, one in plays.items() for name, play in one.items()])
     duels = unseen.find_duels(table, DEFAULT)
     assert [(duel.kind, duel.rival.policy) for duel in duels] == [("a", "linear"), ("b", "binned")]
-    assert unseen.summary(duels) == pytest.approx((np.sqrt(2.0 * 0.25), 2.0))
+    assert [duel.ratio for duel in duels] == pytest.approx([2.0, 0.25])
 
 
 def test_looks_are_counted(tmp_path):
     log = tmp_path / "looks.md"
-    for mean in (0.5, 0.75):
-        unseen.count_look(log, "2 of 23", mean, 1.0)
+    for ratios in ([2.0, 0.5], [0.75]):
+        unseen.count_look("some kinds", ratios, log)
     lines = log.read_text().splitlines()
     assert lines[-3].startswith("| ---")
-    assert [line.split(" | ")[3] for line in lines[-2:]] == ["0.500", "0.750"]
+    assert [line.split(" | ")[2:] for line in lines[-2:]] == [
+        ["some kinds", "1.000", "2.000 |"],
+        ["some kinds", "0.750", "0.750 |"],
+    ]
 
 
 def test_peers_meet_the_streams_of_simulate():
