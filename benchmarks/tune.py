@@ -57,6 +57,7 @@ GRIDS: dict[str, dict[str, list[Any]]] = {
     "NeighbourParetoUCB": {"width": [0.05, 0.1, 0.15], "smoothness": [0.15, 0.2, 0.3]},
     "ScalarisedUCB": {"width": [0.05, 0.1, 0.15], "bins": [4, 9, 16, 25]},
     "LinearParetoUCB": {"width": [0.2, 0.4, 0.7, 1.0], "ridge": [0.003, 0.01, 0.1]},
+    "FourierSampling": {"length_scale": [0.1, 0.2, 0.35, 0.6, 1.0], "temperature": [0.3, 0.5, 0.7, 1.0]},
     "ParetoZooming": {"width": [0.15, 0.2, 0.3], "smoothness": [0.15, 0.2, 0.3]},
 }
 

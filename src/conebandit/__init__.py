@@ -27,6 +27,7 @@ from conebandit.policies.cone_kernel import Beaten, ConeKernel, KernelExplanatio
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.default import default_policy
 from conebandit.policies.explanation import Bin, Elimination, Explanation
+from conebandit.policies.fourier_sampling import FourierSampling
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.load import load_policy
 from conebandit.policies.neighbours import NeighbourParetoUCB
@@ -58,6 +59,7 @@ __all__ = [
     "Environment",
     "Explanation",
     "Exponent",
+    "FourierSampling",
     "Front",
     "KernelExplanation",
     "LinearParetoUCB",

@@ -1,4 +1,4 @@
-"""Zooming, nearest neighbours, linear models and random scalarisations: contract, plain twins, state, learning."""
+"""Baselines that model means or weigh metrics at random: contract, plain twins, state, learning."""
 
 import math
 
@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels.rng import uniform
+from conebandit.environments.noise import Gaussian
+from conebandit.kernels.rng import GOLDEN, hash_vector, mix, normal, uniform
 from conebandit.simulate import step_by_step
 
 POLICIES = {
     "ParetoZooming": {"width": 0.15, "smoothness": 0.4},
     "NeighbourParetoUCB": {"width": 0.15, "smoothness": 0.4},
     "LinearParetoUCB": {"width": 0.3, "ridge": 0.5},
+    "FourierSampling": {"n_features": 20, "length_scale": 0.4, "temperature": 0.7},
     "ScalarisedUCB": {"width": 0.15, "bins": 9},
 }
 CONES = {
@@ -166,6 +168,76 @@ class PlainLinear(Plain):
         return mean, self.settings["width"] * math.sqrt(here @ np.linalg.solve(gram, here))
 
 
+class PlainFourier(Plain):
+    def __init__(self, policy):
+        super().__init__(policy)
+        state = policy.state()
+        self.frequencies, self.phases = state["frequencies"], state["phases"]
+        self.noises = []  # for each sample and metric, the share of the variance that was taken for noise
+        self.errors = np.zeros(self.m)
+
+    def features(self, x):
+        cosines = np.cos(self.frequencies @ x + self.phases)
+        return np.append(1.0, math.sqrt(2 / len(cosines)) * cosines)
+
+    def moments(self, m):
+        """Mean, variance and number of the rewards of all arms."""
+        rewards = [r[m] for _, _, r in self.samples if r[m] == r[m]]
+        if not rewards:
+            return 0.0, 1.0, 0
+        variance = float(np.var(rewards))
+        return float(np.mean(rewards)), variance if variance > 1e-30 else 1.0, len(rewards)
+
+    def noise(self, m):
+        _, variance, n = self.moments(m)
+        return min(max((1 + self.errors[m] / variance) / max(n, 1), 1e-4), 1.0)
+
+    def posterior(self, x, k, m):
+        """Mean and variance of a prediction, standardised, by the normal equations."""
+        centre, variance, _ = self.moments(m)
+        precision, moment = np.eye(len(self.phases) + 1), np.zeros(len(self.phases) + 1)
+        for (z, arm, r), noise in zip(self.samples, self.noises, strict=True):
+            if arm == k and r[m] == r[m]:
+                phi = self.features(z)
+                precision += np.outer(phi, phi) / noise[m]
+                moment += phi * (r[m] - centre) / math.sqrt(variance) / noise[m]
+        here = self.features(x)
+        return here @ np.linalg.solve(precision, moment), here @ np.linalg.solve(precision, here)
+
+    def estimate(self, x, k, m):
+        if not self.known(k, m):
+            return math.nan, math.inf
+        (centre, variance, _), (mean, uncertainty) = self.moments(m), self.posterior(x, k, m)
+        return centre + math.sqrt(variance) * mean, 2.0 * math.sqrt(variance * uncertainty)
+
+    def uppers(self, x, means, radii):
+        """Sixteen perturbed fronts."""
+        hashed = hash_vector(np.array(x).view(np.uint64)) ^ mix(self.seed + np.uint64(len(self.samples)))
+        bits, fronts = mix(np.uint64(hashed)), []
+        for front in range(16):
+            steps = range(1 + front * means.size, 1 + (front + 1) * means.size)
+            randoms = [np.uint64((bits + step * int(GOLDEN)) % 2**64) for step in steps]
+            noise = np.reshape([normal(np.uint64(mix(random))) for random in randoms], means.shape)
+            values = (means + self.settings["temperature"] * radii / 2.0 * noise) @ self.w.T
+            fronts.append(undominated(dict(enumerate(values))))
+        return fronts
+
+    def play(self, fronts, u):
+        front = fronts[int(16 * u)]
+        arm = front[int((16 * u) % 1 * len(front))]
+        return arm, sum((arm in front) / len(front) for front in fronts) / 16
+
+    def observe(self, x, arm, reward):
+        noises = [self.noise(m) for m in range(self.m)]
+        for m in range(self.m):
+            if reward[m] == reward[m]:
+                (centre, variance, n), (mean, uncertainty) = self.moments(m), self.posterior(x, arm, m)
+                error = reward[m] - centre - math.sqrt(variance) * mean if n else 0.0
+                self.errors[m] += error**2 * noises[m] / (noises[m] + uncertainty)
+        super().observe(x, arm, reward)
+        self.noises.append(noises)
+
+
 class PlainScalarised(Plain):
     def __init__(self, policy):
         super().__init__(policy)
@@ -195,6 +267,7 @@ TWINS = {
     "ParetoZooming": PlainZooming,
     "NeighbourParetoUCB": PlainNeighbours,
     "LinearParetoUCB": PlainLinear,
+    "FourierSampling": PlainFourier,
     "ScalarisedUCB": PlainScalarised,
 }
 
@@ -235,6 +308,45 @@ def test_recursive_regression_stays_exact_over_many_observations(rng):
     front, z0 = policy.front(here), np.append(1.0, here)
     np.testing.assert_allclose(front.means[0], z0 @ np.linalg.solve(gram, z.T @ rewards[:, 0]), rtol=1e-6)
     np.testing.assert_allclose(front.radii[0, 0], np.sqrt(z0 @ np.linalg.solve(gram, z0)), rtol=1e-6)
+
+
+def test_fourier_features_have_the_gaussian_kernel():
+    """Of 20 seeds, each with 256 features: the mean product of two contexts' features is within four deviations."""
+    x, y, scale = np.array([0.2, 0.7]), np.array([0.5, 0.4]), 0.4
+    products = []
+    for seed in range(20):
+        policy = cb.FourierSampling(1, cb.Cone.orthant(1), 2, n_features=256, length_scale=scale, seed=seed)
+        twin = PlainFourier(policy)
+        products.append(twin.features(x)[1:] @ twin.features(y)[1:])
+    kernel = math.exp(-((x - y) ** 2).sum() / (2 * scale**2))
+    assert abs(np.mean(products) - kernel) < 4 * np.std(products) / math.sqrt(20)
+
+
+def test_fourier_posteriors_stay_exact_over_many_observations_and_far_from_zero(rng):
+    policy = cb.FourierSampling(1, cb.Cone.orthant(1), 2, n_features=16)
+    x, rewards, offset = rng.random((20_000, 2)) * [1, 1e-3], rng.random(20_000), 1e6
+    here, twin = np.array([0.7, 0.4e-3]), PlainFourier(policy)
+    noises = []
+    for context, reward in zip(x, rewards, strict=True):
+        state = policy.state()["moments"][:, 0]
+        noises.append(1.0 if state[3] == 0 else (1 + state[4] / (state[3] / state[1])) / state[1])
+        policy.observe(context, 0, [offset + reward])
+    phi = np.array([twin.features(z) for z in x])
+    root = phi / np.sqrt(np.clip(noises, 1e-4, 1.0))[:, None]
+    centre, spread = rewards.mean(), rewards.std()
+    target = (rewards - centre) / np.sqrt(np.clip(noises, 1e-4, 1.0))
+    precision = np.eye(17) + root.T @ root
+    front, z0 = policy.front(here), twin.features(here)
+    mean = centre + z0 @ np.linalg.solve(precision, root.T @ target)
+    np.testing.assert_allclose(front.means[0, 0] - offset, mean, rtol=1e-7)
+    np.testing.assert_allclose(front.radii[0, 0], 2 * spread * np.sqrt(z0 @ np.linalg.solve(precision, z0)), rtol=1e-6)
+
+
+def test_fourier_sampling_learns_how_large_the_noise_is(rng):
+    env = cb.environments.smooth(n_arms=3, context_dim=1, length_scale=1.0, noise=Gaussian(0.2), seed=1001)
+    policy = cb.simulate(cb.FourierSampling(3, env.cone, 1), env, 3000).policy
+    _, n, _, _, errors = policy.state()["moments"]
+    np.testing.assert_allclose(np.sqrt(errors / n), 0.2, rtol=0.1)
 
 
 # ---- what every policy promises --------------------------------------------------------------------------------------
@@ -308,6 +420,9 @@ def test_it_learns(name):
         ("NeighbourParetoUCB", "smoothness", np.inf),
         ("LinearParetoUCB", "ridge", 0),
         ("ScalarisedUCB", "bins", 2.5),
+        ("FourierSampling", "n_features", 257),
+        ("FourierSampling", "length_scale", 0.0),
+        ("FourierSampling", "temperature", -0.1),
     ],
 )
 def test_bad_constants_are_refused_by_name(name, option, value):

@@ -18,6 +18,7 @@ KINDS = {
             cb.ConeTree,
             cb.BinnedElimination,
             cb.BinnedParetoUCB,
+            cb.FourierSampling,
             cb.LinearParetoUCB,
             cb.NeighbourParetoUCB,
             cb.ParetoUCB1,

@@ -14,6 +14,7 @@ from conebandit.kernels import (
     binned_elimination,
     binned_pareto_ucb,
     cone_kernel,
+    fourier_sampling,
     linear_ucb,
     neighbours,
     pareto_ucb,
@@ -64,6 +65,12 @@ def ask_binned_pareto_ucb(state: Any, seed: np.uint64, *batch: Any) -> None:
 def ask_cone_kernel(state: Any, seed: np.uint64, *batch: Any) -> None:
     """For ``ConeKernel``."""
     ask(cone_kernel.choose, cone_kernel.estimate, state, seed, batch)
+
+
+@compiled
+def ask_fourier_sampling(state: Any, seed: np.uint64, *batch: Any) -> None:
+    """For ``FourierSampling``."""
+    ask(fourier_sampling.choose, fourier_sampling.estimate, state, seed, batch)
 
 
 @compiled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,7 @@ from conebandit.kernels.compile import compiled
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_LOW_32_BITS = np.uint64(0xFFFFFFFF)
 
 
 @compiled
@@ -34,6 +37,13 @@ def uniform(seed: np.uint64, key: int | np.uint64) -> float:
     """A number in [0, 1) that depends on nothing but seed and the 64 bits of the key."""
     bits = mix(mix(seed + GOLDEN) ^ mix(np.uint64(key) * GOLDEN + _FIRST))
     return float(bits >> np.uint64(11)) * 2.0**-53
+
+
+@compiled
+def normal(bits: np.uint64) -> float:
+    """A standard normal number from 64 random bits (Box and Muller 1958): half of them each for radius and angle."""
+    radius = math.sqrt(-2.0 * math.log((float(bits >> np.uint64(32)) + 0.5) * 2.0**-32))
+    return radius * math.cos(2.0 * math.pi * float(bits & _LOW_32_BITS) * 2.0**-32)
 
 
 @compiled

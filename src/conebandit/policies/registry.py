@@ -14,6 +14,7 @@ from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree
+from conebandit.policies.fourier_sampling import FourierSampling
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.pareto_ucb import ParetoUCB1
@@ -28,6 +29,7 @@ OURS: dict[str, type[CompiledPolicy]] = {
     "BinnedParetoUCB": BinnedParetoUCB,
     "ConeKernel": ConeKernel,
     "ConeTree": ConeTree,
+    "FourierSampling": FourierSampling,
     "LinearParetoUCB": LinearParetoUCB,
     "NeighbourParetoUCB": NeighbourParetoUCB,
     "ParetoUCB1": ParetoUCB1,

@@ -14,6 +14,7 @@ from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.policies.default import default_policy
+from conebandit.policies.fourier_sampling import FourierSampling
 from conebandit.policies.linear_ucb import LinearParetoUCB
 from conebandit.policies.neighbours import NeighbourParetoUCB
 from conebandit.policies.oracle import Oracle
@@ -52,6 +53,8 @@ def _of(policy: Any, **settings: Any) -> Callable[[World, int], Policy]:
     return make
 
 
+_SHORT = FourierSampling.length_scale / 2.0  # the default is the tuned one
+
 DEFAULT, PRINTED = "default", "tree-paper"
 
 CONTENDERS: tuple[Contender, ...] = (
@@ -64,6 +67,8 @@ CONTENDERS: tuple[Contender, ...] = (
     Contender("scalarised", "randomly scalarised UCB, binned", _of(ScalarisedUCB), baseline=True),
     Contender("binned", "statically binned Pareto-UCB", _of(BinnedParetoUCB), baseline=True),
     Contender("linear", "linear Pareto-UCB, a ridge model per arm", _of(LinearParetoUCB), baseline=True),
+    Contender("fourier", "posterior sampling on random Fourier features", _of(FourierSampling), baseline=True),
+    Contender("fourier-short", "the same, at half the length scale", _of(FourierSampling, length_scale=_SHORT), True),
     Contender("zooming", "Pareto contextual zooming", _of(ParetoZooming), baseline=True),
     Contender("self-tuning", "Suk & Kpotufe, facet-wise elimination", _of(SelfTuning), baseline=True),
     Contender("elimination", "adaptively binned successive elimination", _of(BinnedElimination), baseline=True),

@@ -1,0 +1,89 @@
+"""Posterior sampling on random Fourier features: a Bayesian regression for each arm and metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.kernels import fourier_sampling as kernels
+from conebandit.kernels import queries
+from conebandit.policies.common import setting
+from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.layout import Array, Counter, Layout
+from conebandit.validate.arguments import as_count, as_number
+
+MAX_FEATURES = 256  # each arm and metric has a matrix of their square from the start
+MIN_SETTING, MAX_SETTING = 1e-6, 1e6  # beyond, cosines and perturbations lose their meaning
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FourierSampling(CompiledPolicy):
+    """Thompson sampling (Agrawal and Goyal, 2013) on random Fourier features (Rahimi and Recht, 2007), for any cone.
+
+    Each metric of each arm is a Bayesian linear regression on cosines of random frequencies and a constant: close to a
+    Gaussian process with the kernel exp(-|x - y|^2 / (2 length_scale^2)) on the unit cube that contexts are scaled to.
+    All weights have the prior N(0, 1), since rewards are standardised by their running moments; the noise is estimated
+    from the errors of predictions. Predictions are perturbed by ``temperature`` posterior deviations, and an arm on the
+    front of these is played, uniformly; arms with an unknown metric come first. Reports the front of the posterior
+    means. There are 16 perturbed fronts in each state and context, so the probabilities of all arms are known.
+
+    Parameters
+    ----------
+    n_arms, cone, context_dim, seed, bounds
+        As for :class:`ConeTree`. The seed also draws the frequencies.
+    n_features
+        Number of cosines, up to 256. The cost of a round and the memory grow with its square.
+    length_scale
+        Distance over which means change.
+    temperature
+        Factor on the posterior deviation; 1 is posterior sampling, 0 is greedy.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> policy = cb.FourierSampling(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> for x in np.linspace(0, 1, 30):
+    ...     policy.observe([x], 0, [np.sin(6 * x)])
+    ...     policy.observe([x], 1, [np.cos(6 * x)])
+    >>> [policy.front([x]).arms for x in (0.0, 0.4, 0.9)]
+    [(1,), (0,), (1,)]
+    """
+
+    n_features: int = setting(64, partial(as_count, most=MAX_FEATURES))
+    length_scale: float = setting(0.35, partial(as_number, least=MIN_SETTING, most=MAX_SETTING))
+    temperature: float = setting(0.5, partial(as_number, least=0.0, most=MAX_SETTING))
+
+    _kernels: ClassVar[Any] = kernels
+    _query: ClassVar[Any] = staticmethod(queries.ask_fourier_sampling)
+    _layout: ClassVar[Layout] = Layout(
+        kernels.State,
+        {"observations": Counter()},
+        {
+            "counts": Array(("arms", "objectives"), np.int64),
+            "frequencies": Array(("cosines", "coordinates")),
+            "phases": Array(("cosines",)),
+            "covs": Array(("arms", "objectives", "features", "features")),
+            "weights": Array(("arms", "objectives", 2, "features")),
+            "moments": Array((5, "objectives")),
+            "facets": Array(("facets", "objectives")),
+            "temperature": Array((1,)),
+        },
+    )
+
+    def _own_sizes(self) -> dict[str, int]:
+        return {"cosines": self.n_features, "features": self.n_features + 1}
+
+    def _given(self) -> dict[str, NDArray[Any]]:
+        frequencies, phases = np.empty((self.n_features, self.context_dim)), np.empty(self.n_features)
+        kernels.draw_features(self._seed, self.length_scale, frequencies, phases)
+        return {
+            **super()._given(),
+            "frequencies": frequencies,
+            "phases": phases,
+            "covs": np.eye(self.n_features + 1),
+            "temperature": np.array([self.temperature]),
+        }
