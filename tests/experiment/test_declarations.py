@@ -10,7 +10,7 @@ import pytest
 from conebandit.experiment.cones import MAX_CONE_NUMBERS, MAX_CONE_ROWS, most_facets
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.policy import make_policy
+from conebandit.experiment.policy import make_policy, policy_names
 
 MAX_SECONDS = 5.0  # about one, where nothing else runs
 
@@ -81,6 +81,7 @@ NUMBERS = {  # where a number may stand in a declaration
     "width": lambda v: declared(policy={"name": "ParetoUCB1", "width": v}),
     "ridge": lambda v: declared(policy={"name": "LinearParetoUCB", "ridge": v}),
     "bins": lambda v: declared(policy={"name": "BinnedParetoUCB", "bins": v}),
+    "explore": lambda v: declared(policy={"name": "ConeTree", "explore": v}),
     "n_features": lambda v: declared(policy={"name": "ConeKernel", "n_features": v}),
 }
 
@@ -99,6 +100,15 @@ def test_settings_that_would_overflow_are_refused():
     for value in (1e308, 10**30, 5e-324):
         with pytest.raises(InvalidError, match=r"policy\.ridge must be between 1e-15 and 1e"):
             Experiment.from_dict(NUMBERS["ridge"](value))
+
+
+def test_every_policy_takes_a_floor():
+    for name in policy_names():
+        made = make_policy(Experiment.from_dict(declared(policy={"name": name, "explore": 0.1})), n_arms=2)
+        assert made.explore == 0.1
+    assert make_policy(Experiment.from_dict(declared(policy={"explore": 1})), n_arms=2).explore == 1.0
+    with pytest.raises(InvalidError, match=r"policy: explore must be a number, at least 0 and at most 1; got 1\.5"):
+        make_policy(Experiment.from_dict(declared(policy={"explore": 1.5})), n_arms=2)
 
 
 def test_levels_are_found_in_every_spelling():

@@ -446,7 +446,9 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
 def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
     assert len(schema["paths"]) == 14
-    assert "tradeoffs" in json.dumps(schema["paths"]["/experiments"]["post"])
+    declared = json.dumps(schema["paths"]["/experiments"]["post"])
+    assert "tradeoffs" in declared
+    assert "`explore`, from 0 (the default) to 1" in declared
     for what, one, many in [("decisions", "DecisionRequest", "DecisionRequests"), ("outcomes", "Outcome", "Outcomes")]:
         operation = schema["paths"][f"/experiments/{{experiment}}/{what}"]["post"]
         forms = operation["requestBody"]["content"]["application/json"]["schema"]["oneOf"]

@@ -147,6 +147,38 @@ def test_a_retired_arm_is_not_served_while_the_policy_still_has_it(tmp_path, dec
     service.writer.close()
 
 
+def test_the_floor_holds_while_a_retired_arm_is_still_in_the_policy(tmp_path, declaration, monkeypatch):
+    """Half of the decisions are drawn from the arms that may be served (false alarm: 1e-5)."""
+    service = Service(str(tmp_path / "log.db"))
+    service.create({**declaration, "policy": {"name": "LinearParetoUCB", "explore": 0.5}})
+    service.fill(200)
+    some = [{"context": {"age": 18 + i % 80, "device": "phone"}} for i in range(1000)]
+    for made in service.decide(some):
+        assert min(made["probabilities"].values()) >= 0.5 / 3
+        assert made["active"] == ["old", "new", "bold"]
+    gate = Gate(monkeypatch)
+    service.retire_arm("new")
+    assert gate.reached.wait(30)
+    replies = service.decide(some)
+    expected = played = 0.0
+    for made in replies:
+        chances = made["probabilities"]
+        assert set(chances) == set(made["active"]) == {"old", "bold"}
+        assert sorted(chances.values()) in ([0.25, 0.75], [0.5, 0.5])
+        assert made["propensity"] == chances[made["arm"]]
+        expected, played = expected + chances["bold"], played + (made["arm"] == "bold")
+    assert abs(played - expected) < 4.5 * 0.5 * len(replies) ** 0.5
+    unlikely = [made for made in replies if made["propensity"] == 0.25]
+    assert unlikely, "what the policy would not have played is played"
+    assert service.verify().agrees
+    gate.open.set()
+    service.settle()
+    assert min(min(made["probabilities"].values()) for made in service.decide(some)) >= 0.5 / 2
+    report = service.verify()
+    assert (report.agrees, report.recomputed) == (True, report.decisions)
+    service.writer.close()
+
+
 def test_a_revision_that_was_cut_off_is_begun_again(address, declaration, monkeypatch):
     service = Service(address)
     service.create(declaration)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from conebandit.kernels.compile import in_place, inlined
+from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Floats
 
 
@@ -30,14 +31,15 @@ def play(
 
     ``can_go_on(state, x)`` tells whether the state can take an observation as it is, or needs more room first.
     """
-    contexts, outcomes, keys, arms, propensities, active, reported = chunk
+    contexts, outcomes, keys, explore, arms, propensities, active, reported = chunk
     n: int = contexts.shape[0]
     chances = np.empty(active.shape[1])
     for i in range(start, n):
         x = contexts[i]
         if not can_go_on(state, x):
             return i
-        arms[i] = choose(state, seed, x, keys[i], active[i], reported[i], chances)
+        own = choose(state, seed, x, keys[i], active[i], reported[i], chances)
+        arms[i] = explored(explore, seed, keys[i], own, active[i], chances)
         propensities[i] = chances[arms[i]]
         learn(state, x, arms[i], outcomes[i, arms[i]])
     return n
@@ -48,9 +50,10 @@ def ask(
     choose: Callable[..., Any], estimate: Callable[..., Any], state: Any, seed: np.uint64, batch: tuple[Any, ...]
 ) -> None:
     """``choose`` at every context of a ``Batch``, and ``estimate`` at as many as there is room for."""
-    contexts, keys, arms, active, reported, chances, means, radii = batch
+    contexts, keys, explore, arms, active, reported, chances, means, radii = batch
     for i in range(contexts.shape[0]):
-        arms[i] = choose(state, seed, contexts[i], keys[i], active[i], reported[i], chances[i])
+        own = choose(state, seed, contexts[i], keys[i], active[i], reported[i], chances[i])
+        arms[i] = explored(explore, seed, keys[i], own, active[i], chances[i])
     for i in range(means.shape[0]):
         estimate(state, contexts[i], means[i], radii[i])
 

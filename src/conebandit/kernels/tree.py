@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.compile import in_place
+from conebandit.kernels.floor import any_arm, with_floor
 from conebandit.kernels.rng import uniform
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -127,6 +128,19 @@ def _choose(
         if pick < 0:
             return k, 1.0 / n
     return -1, 0.0  # not reached: a leaf always has an active arm
+
+
+@in_place
+def _explored(
+    explore: float, seed: np.uint64, key: int, arm: int, chance: float, active: Bools, row: int
+) -> tuple[int, float]:
+    """The arm to play and its probability, where ``arm`` was chosen among equally probable ones; all become active."""
+    instead = any_arm(explore, seed, key, active.shape[1])
+    if instead >= 0:
+        arm, chance = instead, (chance if active[row, instead] else 0.0)
+    for k in range(active.shape[1]):
+        active[row, k] = True
+    return arm, with_floor(explore, chance, active.shape[1])
 
 
 @in_place
@@ -476,7 +490,7 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
     Not the shared loop: here the leaf of a context is found once for both steps, and no rows are cut out of arrays.
     """
     size, links, tallies, moments, data, chain, facets, constants = arrays[:8]  # the state
-    contexts, outcomes, keys, arms, propensities, active, reported = arrays[8:]  # the chunk
+    contexts, outcomes, keys, explore, arms, propensities, active, reported = arrays[8:]  # the chunk
     dim, n_arms, warm_up = contexts.shape[1], tallies.shape[1], int(constants[WARM_UP])
     rewards = outcomes.reshape((-1, outcomes.shape[2]))
     for i in range(start, contexts.shape[0]):
@@ -484,6 +498,8 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
             return i
         leaf = _leaf(links, contexts, i, dim)
         arm, propensities[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
+        if explore > 0.0:
+            arm, propensities[i] = _explored(explore, seed, keys[i], arm, propensities[i], active, i)
         _flag_reported(tallies, leaf, reported, i)
         arms[i] = arm
         r = i * n_arms + arm

@@ -93,16 +93,17 @@ class AdaptiveTree:
     def explain(self, policy: CompiledPolicy, state: kernels.State, context: ArrayLike) -> Explanation:
         """The path of boxes to a context, the arms played there, and which arm keeps each of the others out for now."""
         x = policy.box.point(context)
-        decision = policy.decide(context, 0)
+        active = policy._flags(x)[0]
+        playable = tuple(np.flatnonzero(active).tolist())
         upper = np.empty((policy.n_arms, len(state.facets)))
         kernels.raise_images(state, x, upper)
         path = _boxes(state, x, policy.box.bounds)
         eliminated = []
-        for k in np.flatnonzero(~decision.mask):
-            by = next(a for a in decision.active if (upper[a] >= upper[k]).all())
+        for k in np.flatnonzero(~active):
+            by = next(a for a in playable if (upper[a] >= upper[k]).all())
             now, level = policy.n_observations, path[-1].level
             eliminated.append(Elimination(int(k), observation=now, by=by, level=level, margins=upper[by] - upper[k]))
-        return Explanation(path, decision.active, tuple(eliminated))
+        return Explanation(path, playable, tuple(eliminated))
 
 
 def _boxes(state: kernels.State, x: FloatArray, bounds: FloatArray) -> tuple[Bin, ...]:

@@ -23,7 +23,7 @@ class Decision(NamedTuple):
     propensity
         Probability with which this arm is drawn in this state for this context; for off-policy evaluation.
     mask
-        Shape (K,), True for arms that are still in the running.
+        Shape (K,), True for arms that are still in the running: all of them if the policy has a floor (``explore``).
     probabilities
         Shape (K,), the probability of every arm in this state for this context: over all keys, so they do not depend
         on the key. They add up to 1 (up to rounding), and the one of ``arm`` is ``propensity``. All policies of this

@@ -11,18 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
+from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
 from conebandit.policies.base import Decision, Decisions, Front, chances_at, fronts_of
 from conebandit.policies.common import CommonPolicy
 from conebandit.policies.layout import Layout, Limits
 from conebandit.validate import storage
-from conebandit.validate.arguments import Key, as_key, as_keys
+from conebandit.validate.arguments import Key, as_key, as_keys, as_number
 from conebandit.validate.arrays import FloatArray
 
 _BOOL = np.dtype(np.bool_)  # to look it up takes a while
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CompiledPolicy(CommonPolicy):
     """Everything but the algorithm: arguments, growing arrays, saving, the loop over a chunk.
 
@@ -42,6 +43,9 @@ class CompiledPolicy(CommonPolicy):
 
     Attributes
     ----------
+    explore
+        Probability with which any arm is played in place of the policy's choice. Kernels need not know of it: the loops
+        and :meth:`decide` see to it.
     _kernels
         The file of kernels.
     _query
@@ -57,6 +61,8 @@ class CompiledPolicy(CommonPolicy):
     True
     """
 
+    explore: float = 0.0
+
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
     _layout: ClassVar[Layout]
@@ -68,6 +74,7 @@ class CompiledPolicy(CommonPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.explore = as_number(self.explore, "explore", least=0.0, most=1.0)
         self._sizes = {
             "arms": self.n_arms,
             "objectives": self.n_objectives,
@@ -109,6 +116,8 @@ class CompiledPolicy(CommonPolicy):
         bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
         unread = np.empty(self.n_arms, _BOOL)  # not kept: threads that decide at once would share it
         arm = self._kernels.choose(self._state, self._seed, x, bits, active, unread, chances)
+        if self.explore:
+            arm = explored(self.explore, self._seed, bits, arm, active, chances)
         return Decision(arm, chances.item(arm), active, chances)
 
     def decide_many(self, contexts: ArrayLike, keys: Iterable[Key]) -> Decisions:
@@ -149,12 +158,17 @@ class CompiledPolicy(CommonPolicy):
     def front(self, context: ArrayLike) -> Front:
         """Arms that are undominated by the estimates at a context, among those in the running."""
         x = self.box.point(context)
-        active, reported = np.empty((2, self.n_arms), dtype=np.bool_)
-        self._kernels.choose(self._state, self._seed, x, 0, active, reported, np.empty(self.n_arms))
+        _, reported = self._flags(x)
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         self._kernels.estimate(self._state, x, means, radii)
         arms = np.flatnonzero(reported)
         return Front(tuple(int(k) for k in arms), means[arms], radii[arms])
+
+    def _flags(self, x: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Arms that the policy itself may play at a point of the unit cube, and those that it reports, both (K,)."""
+        active, reported = np.empty((2, self.n_arms), dtype=np.bool_)
+        self._kernels.choose(self._state, self._seed, x, 0, active, reported, np.empty(self.n_arms))
+        return active, reported
 
     def fronts(self, contexts: ArrayLike) -> list[Front]:
         """Fronts in many contexts (n, d) in one compiled loop: one by one what :meth:`front` says."""
@@ -167,7 +181,8 @@ class CompiledPolicy(CommonPolicy):
         x, n, arms = self.box.points(contexts), len(contexts), self.n_arms
         flags, numbers = np.empty((2, n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
         chosen, chances = np.empty(n, dtype=np.int64), np.empty((n, arms))
-        batch = Batch(x, keys.view(np.int64), chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
+        bits = keys.view(np.int64)
+        batch = Batch(x, bits, self.explore, chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
         self._query(self._state, self._seed, *batch)
         return batch
 
@@ -175,8 +190,9 @@ class CompiledPolicy(CommonPolicy):
         """What ``_query`` does, for policies without a compiled loop of their own."""
         batch, kernels = Batch(*arrays), self._kernels
         for i, key in enumerate(batch.keys.tolist()):
-            flags = batch.active[i], batch.reported[i]
-            batch.arms[i] = kernels.choose(state, seed, batch.contexts[i], key, *flags, batch.chances[i])
+            active, chances = batch.active[i], batch.chances[i]
+            own = kernels.choose(state, seed, batch.contexts[i], key, active, batch.reported[i], chances)
+            batch.arms[i] = explored(batch.explore, seed, key, own, active, chances)
         for i in range(len(batch.means)):
             kernels.estimate(state, batch.contexts[i], batch.means[i], batch.radii[i])
 
@@ -198,13 +214,14 @@ class CompiledPolicy(CommonPolicy):
         x, n = self.box.points(contexts), len(contexts)
         bits = np.ascontiguousarray(keys, dtype=np.uint64).view(np.int64)
         flags = np.empty((2, n, self.n_arms), dtype=np.bool_)
-        chunk = Chunk(x, outcomes, bits, np.empty(n, dtype=np.int64), np.empty(n), flags[0], flags[1])
+        arms, propensities = np.empty(n, dtype=np.int64), np.empty(n)
+        chunk = Chunk(x, outcomes, bits, self.explore, arms, propensities, flags[0], flags[1])
         done = 0
         while done < n:
             self._make_room(n - done)
             done = self._kernels.run(self._state, self._seed, done, *chunk)
             self._settle()
-        return chunk.arms, chunk.propensities, chunk.active, chunk.reported
+        return arms, propensities, chunk.active, chunk.reported
 
     def _settle(self) -> None:
         """What is due from time to time after an observation; ``run`` must return before a round that needs it."""
@@ -218,6 +235,10 @@ class CompiledPolicy(CommonPolicy):
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the arrays that make up the state, cut to what is in use."""
         return self._layout.saved(self._state)
+
+    def _arguments(self) -> dict[str, Any]:
+        # Left out at its default, so that a policy whose own constructor does not take it can be copied and saved.
+        return {**super()._arguments(), **({"explore": self.explore} if self.explore else {})}
 
     def copy(self) -> Self:
         """An independent policy in the same state."""

@@ -63,6 +63,10 @@ class ConeTree(CompiledPolicy):
         Both are 1 by default; ``holder`` only for ``"sound"``.
     bounds
         Shape (d, 2), range of each context coordinate; the unit cube by default.
+    explore
+        Probability with which any arm is played, each with the same chance, in place of the policy's choice; 0 by
+        default. So every arm has at least the probability ``explore / n_arms``, which a log needs if other policies are
+        to be judged by it.
 
     Examples
     --------

@@ -14,7 +14,13 @@ MAX_MODELS = 1000
 
 
 def default_policy(
-    n_arms: int, cone: Cone, context_dim: int, seed: int = 0, *, bounds: ArrayLike | None = None
+    n_arms: int,
+    cone: Cone,
+    context_dim: int,
+    seed: int = 0,
+    *,
+    bounds: ArrayLike | None = None,
+    explore: float = 0.0,
 ) -> ConeKernel | ConeTree:
     """The policy that we recommend for a problem of this size, by evidence.
 
@@ -24,7 +30,7 @@ def default_policy(
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds
+    n_arms, cone, context_dim, seed, bounds, explore
         As for :class:`ConeTree`.
 
     Examples
@@ -36,5 +42,5 @@ def default_policy(
     """
     models = as_count(n_arms, "n_arms") * as_cone(cone).dim
     if models <= MAX_MODELS:
-        return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds)
-    return ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds)
+        return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore)
+    return ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds, explore=explore)

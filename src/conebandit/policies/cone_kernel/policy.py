@@ -98,7 +98,7 @@ class ConeKernel(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds
+    n_arms, cone, context_dim, seed, bounds, explore
         As for :class:`ConeTree`; any number of coordinates.
     n_features
         Most features, up to 1024; fewer are used while the data cannot tell more apart. Cost grows with its square.
@@ -147,10 +147,11 @@ class ConeKernel(CompiledPolicy):
         n_features: int = DEFAULT_FEATURES,
         seed: int = 0,
         bounds: ArrayLike | None = None,
+        explore: float = 0.0,
     ) -> None:
         # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
         self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds)
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore)
         self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed))
 
     @property
@@ -200,15 +201,15 @@ class ConeKernel(CompiledPolicy):
         context
             Shape (d,), within the bounds.
         """
-        decision = self.decide(context, key=0)  # all arms are in the running until the first fit
+        mask, _ = self._flags(self.box.point(context))  # all arms are in the running until the first fit
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         kernels.estimate(self._state, self.box.point(context), means, radii)
         facets = self.cone.facets
         fitted = bool(self._state.size[FITTED])
         relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
         return KernelExplanation(
-            active=decision.active,
-            eliminated=tuple(_beaten(int(arm), means, radii, facets) for arm in np.flatnonzero(~decision.mask)),
+            active=tuple(np.flatnonzero(mask).tolist()),
+            eliminated=tuple(_beaten(int(arm), means, radii, facets) for arm in np.flatnonzero(~mask)),
             relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
             lengths=LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
             noise=self.noise,

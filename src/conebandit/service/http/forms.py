@@ -18,13 +18,19 @@ DECLARATION_EXAMPLE = {
     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000, "window": "1h"}],
     "cone": {"tradeoffs": ["one unit of revenue is worth at most 50 of latency"]},
     "context": [{"name": "age", "low": 18, "high": 98, "out_of_range": "clip"}],
+    "policy": {"name": "ConeTree", "preset": "adaptive", "explore": 0.05},
     "seed": 7,
 }
+DECLARATION_WORDS = (
+    "Arms and metrics; the others are optional. `policy` is a name, or a table of `name` and settings. One that every "
+    "policy takes is `explore`, from 0 (the default) to 1: the probability with which any arm that may be served is "
+    "drawn, each with the same chance, in place of the policy's choice."
+)
 
 ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkout"])]
 ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"age": 34, "device": "phone"}'])]
 # Only JSON is checked here: what a declaration may say is up to `Experiment.from_dict`.
-DeclarationBody = Annotated[dict[str, Any], Body(examples=[DECLARATION_EXAMPLE])]
+DeclarationBody = Annotated[dict[str, Any], Body(description=DECLARATION_WORDS, examples=[DECLARATION_EXAMPLE])]
 
 
 class _Form(BaseModel):

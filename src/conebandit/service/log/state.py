@@ -10,6 +10,7 @@ import numpy as np
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Experiment, Mode
 from conebandit.experiment.policy import Served, make_policy
+from conebandit.policies.base import Decision
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import (
     ArmAdded,
@@ -171,14 +172,32 @@ class State:
             chances = zip(self.known, decision.probabilities.tolist(), strict=True)
             probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
         if not all(self.arms[name] for name in (arm, *active)):
-            # An arm was retired that the policy still has: the others that it plays are drawn with equal chances.
-            active = [name for name in active if self.arms[name]] or [baseline]
-            arm, propensity = active[_number(self.experiment.seed, key) % len(active)], 1 / len(active)
-            probabilities = dict.fromkeys(sorted(active), propensity)
+            arm, probabilities = self._choose_unretired(decision, key)
+            active, propensity = [name for name in self.known if name in probabilities], probabilities[arm]
         choice = Choice(arm, propensity, probabilities)
         served = choice if mode == "live" else Choice(baseline, 1.0)
         version = Version(self.experiment.policy, __version__, self.version)
         return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)
+
+    def _choose_unretired(self, decision: Decision, key: str) -> tuple[str, dict[str, float]]:
+        """An arm and all probabilities where an arm was retired that the policy still has.
+
+        The others that the policy itself plays are drawn with equal chances; with ``explore``, any that may be served.
+        """
+        explore, baseline = self.policy.explore, self.experiment.baseline
+        played = decision.mask
+        if explore and decision.probabilities is not None:  # then the mask has all arms: those above the floor count
+            played = decision.probabilities > explore / len(self.known)
+        own = [name for name, plays in zip(self.known, played.tolist(), strict=True) if plays and self.arms[name]]
+        own = own or [baseline]
+        number = _number(self.experiment.seed, key)
+        if not explore:
+            return own[number % len(own)], dict.fromkeys(sorted(own), 1 / len(own))
+        served = sorted(name for name in self.known if self.arms[name])
+        chance, floor = (1.0 - explore) / len(own), explore / len(served)
+        explores = (number >> 75) * 2.0**-53 < explore  # other bits of the number than those that pick the arm
+        drawn = served if explores else own
+        return drawn[number % 2**64 % len(drawn)], {name: floor + chance * (name in own) for name in served}
 
     # ---- keeping and comparing ----------------------------------------------------------------------------------
 
