@@ -21,13 +21,21 @@ class Decision(NamedTuple):
     arm
         Index of the arm.
     propensity
-        Probability with which this arm is drawn in this state for this context; for off-policy evaluation.
+        Probability with which this arm is drawn in this state for this context.
     mask
         Shape (K,), True for arms that are still in the running: all of them if the policy has a floor (``explore``).
     probabilities
         Shape (K,), the probability of every arm in this state for this context: over all keys, so they do not depend
         on the key. They add up to 1 (up to rounding), and the one of ``arm`` is ``propensity``. All policies of this
         library give them; None if a policy of your own does not.
+
+    Notes
+    -----
+    Other policies can be judged from a log of decisions, by weighting each reward with how much more probable its arm
+    is under the other policy (inverse-propensity weighting). That needs support as well as exact probabilities: an arm
+    that the other policy plays must have a positive probability here, and a policy that has learned gives most arms
+    none. No weighting mends that afterwards. So give the policy that makes the log a floor, ``explore=0.1`` say
+    (``benchmarks/results/weights.md`` shows the difference).
 
     Examples
     --------
