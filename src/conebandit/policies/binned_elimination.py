@@ -22,7 +22,7 @@ class BinnedElimination(CellsPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`; up to 62 coordinates.
     width
         Factor on the radius; in proportion to the noise.

@@ -38,7 +38,7 @@ class BinnedParetoUCB(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
     bins
         Parts of each coordinate, so that there are ``bins ** context_dim`` cells, at most 2^20. By default

@@ -7,10 +7,19 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Self, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
-from conebandit.validate.arguments import as_arm, as_count, as_reward, as_seed, refuse_extreme
+from conebandit.validate.arguments import (
+    as_arm,
+    as_count,
+    as_number,
+    as_resolution,
+    as_reward,
+    as_seed,
+    refuse_extreme,
+)
 from conebandit.validate.arrays import FloatArray
 from conebandit.validate.box import Box
 
@@ -76,3 +85,30 @@ class CommonPolicy:
     def _shown(self) -> dict[str, Any]:
         """What ``repr`` tells."""
         return {"n_arms": self.n_arms, "context_dim": self.context_dim}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LearningPolicy(CommonPolicy):
+    """Arguments that every policy takes beside, if it learns.
+
+    Attributes
+    ----------
+    explore
+        Probability with which any arm is played in place of the policy's choice.
+    resolution
+        Shape (M,), the smallest difference that matters in each metric.
+    """
+
+    explore: float = 0.0
+    resolution: ArrayLike = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.explore = as_number(self.explore, "explore", least=0.0, most=1.0)
+        self.resolution = as_resolution(self.resolution, self.n_objectives)
+        self._resolves = bool(self.resolution.any())
+
+    def _arguments(self) -> dict[str, Any]:
+        # Left out at their defaults, so that a policy whose own constructor does not take them can be copied and saved.
+        own = {"explore": self.explore, "resolution": np.asarray(self.resolution).tolist()}
+        return {**super()._arguments(), **{name: value for name, value in own.items() if np.any(value)}}

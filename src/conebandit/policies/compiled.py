@@ -13,18 +13,19 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.geometry.cone import Cone
 from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
+from conebandit.policies import one_by_one
 from conebandit.policies.base import Decision, Decisions, Front, chances_at, fronts_of
-from conebandit.policies.common import CommonPolicy
+from conebandit.policies.common import LearningPolicy
 from conebandit.policies.layout import Layout, Limits
 from conebandit.validate import storage
-from conebandit.validate.arguments import Key, as_key, as_keys, as_number
+from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
 
 _BOOL = np.dtype(np.bool_)  # to look it up takes a while
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CompiledPolicy(CommonPolicy):
+@dataclass(eq=False, repr=False)
+class CompiledPolicy(LearningPolicy):
     """Everything but the algorithm: arguments, growing arrays, saving, the loop over a chunk.
 
     A policy is a subclass and a file of kernels. The subclass is a dataclass whose fields are the settings. It says in
@@ -41,11 +42,10 @@ class CompiledPolicy(CommonPolicy):
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
 
+    Kernels need not know of ``explore`` and ``resolution``: the loops and this class see to them.
+
     Attributes
     ----------
-    explore
-        Probability with which any arm is played in place of the policy's choice. Kernels need not know of it: the loops
-        and :meth:`decide` see to it.
     _kernels
         The file of kernels.
     _query
@@ -61,8 +61,6 @@ class CompiledPolicy(CommonPolicy):
     True
     """
 
-    explore: float = 0.0
-
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
     _layout: ClassVar[Layout]
@@ -70,11 +68,10 @@ class CompiledPolicy(CommonPolicy):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "_kernels" in vars(cls) and "_query" not in vars(cls):
-            cls._query = cls._query_one_by_one  # an inherited one would ask the kernels of another policy
+            cls._query = one_by_one.ask  # an inherited one would ask the kernels of another policy
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.explore = as_number(self.explore, "explore", least=0.0, most=1.0)
         self._sizes = {
             "arms": self.n_arms,
             "objectives": self.n_objectives,
@@ -131,7 +128,7 @@ class CompiledPolicy(CommonPolicy):
             One for each context: integers, strings or bytes, or an array of n integers.
         """
         rows = self.box.rows(contexts)
-        batch = self._ask(rows, as_keys(keys, len(rows)), estimates=0)
+        batch = self._ask(rows, as_keys(keys, len(rows)), explore=self.explore, estimates=0)
         return Decisions(batch.arms, chances_at(batch.chances, batch.arms), batch.active, batch.chances)
 
     def observe(self, context: ArrayLike, arm: int, reward: ArrayLike) -> None:
@@ -156,11 +153,12 @@ class CompiledPolicy(CommonPolicy):
         self._settle()
 
     def front(self, context: ArrayLike) -> Front:
-        """Arms that are undominated by the estimates at a context, among those in the running."""
+        """Arms that are undominated by the estimates at a context, or essential, among those in the running."""
         x = self.box.point(context)
-        _, reported = self._flags(x)
+        flags = self._flags(x)
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         self._kernels.estimate(self._state, x, means, radii)
+        reported = one_by_one.essential_arms(self, *flags, means, radii) if self._resolves else flags[1]
         arms = np.flatnonzero(reported)
         return Front(tuple(int(k) for k in arms), means[arms], radii[arms])
 
@@ -173,28 +171,20 @@ class CompiledPolicy(CommonPolicy):
     def fronts(self, contexts: ArrayLike) -> list[Front]:
         """Fronts in many contexts (n, d) in one compiled loop: one by one what :meth:`front` says."""
         rows = self.box.rows(contexts)
-        batch = self._ask(rows, np.zeros(len(rows), dtype=np.uint64), estimates=len(rows))
+        batch = self._ask(rows, np.zeros(len(rows), dtype=np.uint64), explore=0.0, estimates=len(rows))
+        if self._resolves:
+            one_by_one.keep_essential(self, batch)
         return fronts_of(batch.reported, batch.means, batch.radii)
 
-    def _ask(self, contexts: FloatArray, keys: NDArray[np.uint64], estimates: int) -> Batch:
+    def _ask(self, contexts: FloatArray, keys: NDArray[np.uint64], *, explore: float, estimates: int) -> Batch:
         """Decisions in all contexts, and estimates in the first of them."""
         x, n, arms = self.box.points(contexts), len(contexts), self.n_arms
         flags, numbers = np.empty((2, n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
         chosen, chances = np.empty(n, dtype=np.int64), np.empty((n, arms))
         bits = keys.view(np.int64)
-        batch = Batch(x, bits, self.explore, chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
+        batch = Batch(x, bits, explore, chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
         self._query(self._state, self._seed, *batch)
         return batch
-
-    def _query_one_by_one(self, state: Any, seed: np.uint64, *arrays: Any) -> None:
-        """What ``_query`` does, for policies without a compiled loop of their own."""
-        batch, kernels = Batch(*arrays), self._kernels
-        for i, key in enumerate(batch.keys.tolist()):
-            active, chances = batch.active[i], batch.chances[i]
-            own = kernels.choose(state, seed, batch.contexts[i], key, active, batch.reported[i], chances)
-            batch.arms[i] = explored(batch.explore, seed, key, own, active, chances)
-        for i in range(len(batch.means)):
-            kernels.estimate(state, batch.contexts[i], batch.means[i], batch.radii[i])
 
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
@@ -211,6 +201,8 @@ class CompiledPolicy(CommonPolicy):
         arms, propensities, active, reported
             Shapes (n,), (n,), (n, K), (n, K), as they were when each decision was made.
         """
+        if self._resolves:
+            return one_by_one.run(self, contexts, outcomes, keys)
         x, n = self.box.points(contexts), len(contexts)
         bits = np.ascontiguousarray(keys, dtype=np.uint64).view(np.int64)
         flags = np.empty((2, n, self.n_arms), dtype=np.bool_)
@@ -235,10 +227,6 @@ class CompiledPolicy(CommonPolicy):
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of the arrays that make up the state, cut to what is in use."""
         return self._layout.saved(self._state)
-
-    def _arguments(self) -> dict[str, Any]:
-        # Left out at its default, so that a policy whose own constructor does not take it can be copied and saved.
-        return {**super()._arguments(), **({"explore": self.explore} if self.explore else {})}
 
     def copy(self) -> Self:
         """An independent policy in the same state."""

@@ -67,6 +67,10 @@ class ConeTree(CompiledPolicy):
         Probability with which any arm is played, each with the same chance, in place of the policy's choice; 0 by
         default. So every arm has at least the probability ``explore / n_arms``, which a log needs if other policies are
         to be judged by it.
+    resolution
+        The smallest difference that matters: one number, or one for each objective, in its units; 0 by default. It
+        changes what is reported, not what is played: arms are left out that another one makes inessential by the
+        estimates, being at least as good up to the resolution on every facet and better by more on one.
 
     Examples
     --------

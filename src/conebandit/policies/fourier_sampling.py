@@ -33,7 +33,7 @@ class FourierSampling(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`. The seed also draws the frequencies.
     n_features
         Number of cosines, up to 256. The cost of a round and the memory grow with its square.

@@ -26,7 +26,7 @@ class LinearParetoUCB(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
     width
         Factor on the standard error of a prediction. The default was chosen on the development suite

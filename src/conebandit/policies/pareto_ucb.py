@@ -24,7 +24,7 @@ class ParetoUCB1(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
     width
         Factor on the confidence bonus; 1 is the published one, for rewards in [0, 1].

@@ -32,7 +32,7 @@ class ScalarisedUCB(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
     width
         Factor on the confidence bonus. The default was chosen on the development suite

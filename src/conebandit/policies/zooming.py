@@ -36,7 +36,7 @@ class ParetoZooming(CompiledPolicy):
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`; at most 64 coordinates.
     width
         Factor on the confidence. The default was chosen on the development suite (``benchmarks/results/tuning.md``),
