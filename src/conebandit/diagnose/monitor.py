@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from conebandit.diagnose.dependence import Blocks, choose_blocks, longest_blocks
 from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
-from conebandit.kernels import monitor as kernels
+from conebandit.diagnose.rank_bets import n_finite
+from conebandit.diagnose.watches import BlockWatch, ContextWatch, make_watches
 from conebandit.validate import storage
-from conebandit.validate.arguments import as_count, as_number, as_seed
+from conebandit.validate.arguments import as_count, as_integer, as_number, as_seed
 from conebandit.validate.arrays import FloatArray, as_floats
+from conebandit.validate.storage import Arrays
 
-_NOT_KEPT = ("logs", "columns", "limit")  # arrays that follow from the options, or are only room to work
+AUTO: Literal["auto"] = "auto"
+MAX_CALIBRATION = 65_535  # contexts from which blocks are chosen, at most
+_PREFIXES = ("", "pairs_")  # of the names of arrays in a file, by watch
+_OPTIONS = ("context_dim", "alpha", "reference", "window", "block", "gap", "pairs")
 
 
 class ShiftMonitor:
     """Watches a stream of contexts for a change of their law, with a guarantee that holds at every moment.
 
     The first contexts are the reference. Every later one is ranked among those before it: in each coordinate, by how
-    high and by how far out it is in all of them, and in a tree over all of them. Ranks of independent draws from one
-    law, whatever law, are exactly uniform, and the monitor bets that they are not (``kernels/monitor.py`` says how,
-    ``docs/shift.md`` why). If the law never changes, the probability of *ever* raising an alarm is at most ``alpha``,
-    for any number of contexts.
+    high and by how far out it is in all of them, and in a tree over all of them. So are blocks of contexts, by the pair
+    of coordinates that goes together most unlike before. Ranks of independent draws from one law, whatever law, are
+    exactly uniform, and the monitor bets that they are not (``kernels/monitor.py`` says how, ``docs/shift.md`` why).
+    If the law never changes, the probability of *ever* raising an alarm is at most ``alpha``, for any number of
+    contexts.
+
+    That holds for contexts that do not depend on each other. If they do, give a ``block``: then whole blocks are
+    ranked, by how high, how far out and how much together their coordinates are on average, and the same holds if
+    *blocks* are independent draws from one law, whatever goes on within them.
 
     Parameters
     ----------
@@ -33,16 +44,25 @@ class ShiftMonitor:
     alpha
         Probability of a false alarm, ever.
     reference
-        Number of contexts of the reference, one less than a power of two. A change within them goes unseen.
+        Number of contexts of the reference, 511 by default; with a block, number of blocks, 15 by default. One less than
+        a power of two. A change within them goes unseen.
     window
-        How many recent contexts :meth:`snapshot` looks at.
+        How many recent contexts :meth:`snapshot` looks at; by default 512, or a block if that is more.
     seed
         Of the random order of equal values.
+    block
+        Number of contexts in a block. For a rhythm a whole period (or several): a week, say. For a dependence that
+        fades, many times as long as it takes to fade. ``"auto"``: chosen from the first contexts by
+        :func:`~conebandit.diagnose.dependence.choose_blocks`; that is 1 if they show no dependence.
+    gap
+        How many contexts at the beginning of each block are left out, so that blocks do not touch.
+    pairs
+        Whether to watch pairs of coordinates.
 
     Attributes
     ----------
-    has_reference
-        Whether the reference is complete; before that there are no alarms.
+    blocks
+        Length and gap of the blocks; None as long as they are not chosen.
 
     Examples
     --------
@@ -54,23 +74,37 @@ class ShiftMonitor:
     True
     >>> 2000 < monitor.alarm.at < 2050, abs(monitor.alarm.change_point - 2000) < 20
     (True, True)
+
+    Visitors at the weekend are others; that is no change, but one in every week is:
+
+    >>> rng = np.random.default_rng(0)
+    >>> weekend = (np.arange(70_000) // 100 % 7 >= 5)[:, None]
+    >>> cb.ShiftMonitor(context_dim=1).update_many(rng.normal(weekend))
+    True
+    >>> monitor = cb.ShiftMonitor(context_dim=1, block=700)
+    >>> monitor.update_many(rng.normal(weekend)), monitor.update_many(rng.normal(weekend[:7000] + 0.5))
+    (False, True)
     """
 
     def __init__(
-        self, context_dim: int, *, alpha: float = 0.01, reference: int = 511, window: int = 512, seed: int = 0
+        self,
+        context_dim: int,
+        *,
+        alpha: float = 0.01,
+        reference: int | None = None,
+        window: int | None = None,
+        seed: int = 0,
+        block: int | Literal["auto"] = 1,
+        gap: int = 0,
+        pairs: bool = True,
     ) -> None:
         self.context_dim = as_count(context_dim, "context_dim")
         self.alpha = as_number(alpha, "alpha", above=0, below=1)
-        self.reference = as_count(reference, "reference")
-        if self.reference < 15 or (self.reference + 1) & self.reference:
-            raise ValueError(
-                f"reference must be one less than a power of two, at least 15 (127, 255, 511, ...); got {reference!r}."
-            )
-        self.window = as_count(window, "window")
+        self.block, self.gap = _as_block(block, gap)
+        self.reference = _as_reference(reference, self.block)
+        self.window = max(512, 1 if self.block == AUTO else self.block) if window is None else as_count(window, "window")
+        self.pairs = pairs
         self.seed, self._seed = seed, as_seed(seed)
-        several = self.context_dim > 1
-        self._n_columns = self.context_dim + 2 * several  # coordinates, level and spread: what streams look at
-        self.n_streams = self._n_columns + several
         self._shape = (self.context_dim,)
         self.reset()
 
@@ -86,22 +120,20 @@ class ShiftMonitor:
         >>> monitor.n_contexts, monitor.has_reference
         (0, False)
         """
-        self.has_reference = False
-        options = (self.context_dim, self.reference, self.window)
-        self._at = kernels.places(*options)
-        fixed = (*options, self._seed.astype(np.int64), kernels.LANE)
-        self._size = np.array([0, -1, -1, -1, *fixed, *[0] * self.n_streams], dtype=np.int64)
-        self._room = np.zeros(self._at.end)
-        kernels.groups(self._room, self._at)[:, kernels.HIGHS] = 1.0  # in empty lanes all ranks are [0, 1]
-        state = self._state
-        state.lately[:] = np.linspace(0.0, 1.0, kernels.BINS + 1)
-        kernels.put_bets(self._room, self._at, state.bets, state.lately)
-        state.logs[:] = np.log(np.maximum(np.arange(self.reference + 3), 1) / (self.reference + 3))
-        state.limit[:] = self.n_streams / self.alpha
+        self.blocks: Blocks | None = None
+        self.n_streams = 1
+        self._watches: list[ContextWatch | BlockWatch] = []
+        self._first = np.empty((0, self.context_dim))  # contexts from which blocks are to be chosen
+        if self.block != AUTO:
+            self._begin(Blocks(self.block, self.gap))
 
-    @property
-    def _state(self) -> kernels.State:
-        return kernels.arrays(self._size, self._room)
+    def _begin(self, blocks: Blocks, set_aside: int | None = None) -> None:
+        """Set up the bets on blocks of this length."""
+        options = (self.context_dim, blocks, self.reference, self.window, self.pairs, self._seed)
+        self.blocks, self._watches = blocks, make_watches(*options, set_aside)
+        self.n_streams = sum(watch.bets.n_streams for watch in self._watches)
+        for watch in self._watches:
+            watch.bets.limit = self.n_streams / self.alpha
 
     # ---- feeding ------------------------------------------------------------------------------------------------
 
@@ -110,40 +142,45 @@ class ShiftMonitor:
         x = as_floats(context, "context")
         if x.shape != self._shape:
             raise ValueError(f"context must have shape {self._shape}; got {x.shape}.")
-        return self._feed(x)
+        return self._feed(x[None])
 
     def update_many(self, contexts: ArrayLike) -> bool:
         """See contexts, shape (n, d), one after the other; whether there is, or was, an alarm."""
         x = as_floats(contexts, "contexts")
         if x.ndim != 2 or x.shape[1:] != self._shape:
             raise ValueError(f"contexts must have shape (n, {self.context_dim}); got {x.shape}.")
-        return self._feed(x.reshape(-1))
+        return self._feed(x)
 
     def _feed(self, x: FloatArray) -> bool:
-        """See contexts that follow each other in a flat array."""
-        if not self.has_reference:
-            missing = (self.reference - self.n_contexts) * self.context_dim
-            self._fill_reference(x[:missing].reshape(-1, self.context_dim))
-            x = x[missing:]
-            if not len(x):
-                return False
-        code = kernels.watch(self._size, self._room, x)
-        if code < 0:
-            self._refuse(x.reshape(-1, self.context_dim)[-1 - code])
-        return code > 0
+        """See contexts, (n, d)."""
+        if self.blocks is None:
+            x = self._choose_blocks(x)
+        seen = len(x)
+        for watch in self._watches:
+            seen = watch.feed(x[:seen])
+        if seen < len(x):
+            self._refuse(x[seen])
+        return any(watch.bets.has_alarm for watch in self._watches)
 
-    def _fill_reference(self, x: FloatArray) -> None:
-        size = self._size
-        bad = ~np.isfinite(x).all(axis=1)
-        good = int(np.argmax(bad)) if bad.any() else len(x)
-        start = self._at.rows + self.n_contexts * self.context_dim
-        self._room[start : start + good * self.context_dim] = x[:good].ravel()
-        size[kernels.SEEN] += good
-        if good < len(x):
-            self._refuse(x[good])
-        if size[kernels.SEEN] == self.reference:
-            self._plant_trees()
-            self.has_reference = True
+    def _choose_blocks(self, x: FloatArray) -> FloatArray:
+        """Keep contexts until blocks can be chosen from them, then feed them; gives those that are left."""
+        while self.blocks is None and len(x):
+            enough = self.reference
+            while enough <= len(self._first):
+                enough = 2 * enough + 1
+            head, x = x[: enough - len(self._first)], x[enough - len(self._first) :]
+            good = n_finite(head)
+            self._first = np.vstack([self._first, head[:good]])
+            if good < len(head):
+                self._refuse(head[good])
+            if len(self._first) == enough:
+                blocks = choose_blocks(self._first)
+                if blocks is None and enough > MAX_CALIBRATION // 2:
+                    blocks = longest_blocks(self._first)
+                if blocks is not None:
+                    self._begin(blocks, len(self._first))
+                    x, self._first = np.vstack([self._first, x]), self._first[:0]
+        return x
 
     def _refuse(self, x: FloatArray) -> None:
         raise ValueError(
@@ -151,53 +188,37 @@ class ShiftMonitor:
             "missing values before, in the same way for all."
         )
 
-    def _plant_trees(self) -> None:
-        """Balanced trees of the reference; those of level and spread only of what comes after its first half."""
-        state, half, d = self._state, (self.reference + 1) // 2, self.context_dim
-        rows = state.rows[: self.reference]
-        state.ordered[:] = np.sort(rows[:half], axis=0).T
-        values = np.empty((self.reference, self._n_columns))
-        for i in range(self.reference):
-            kernels.fill_columns(self._room, self._at, rows[i])
-            values[i] = state.columns
-        ties = np.array(
-            [
-                [kernels.tie_breaker(self._seed, i, c, self._n_columns) for c in range(self._n_columns)]
-                for i in range(self.reference)
-            ]
-        )
-        for s in range(self.n_streams):
-            first = half if d <= s < self._n_columns else 0
-            axes = [s] if s < self._n_columns else list(range(d))
-            _plant(state.nodes[s], values[first:, axes], ties[first:, axes])
-
     # ---- what it knows ------------------------------------------------------------------------------------------
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference is complete; before that there are no alarms."""
+        return self.blocks is not None and self._watches[0].has_reference
 
     @property
     def n_contexts(self) -> int:
         """Contexts seen since the start or the last reset."""
-        return int(self._size[kernels.SEEN])
+        return self._watches[0].n_contexts if self._watches else len(self._first)
+
+    @property
+    def n_reference(self) -> int | None:
+        """Contexts of the reference; None as long as blocks are not chosen."""
+        return self._watches[0].n_reference if self._watches else None
 
     @property
     def alarm(self) -> ShiftAlarm | None:
         """The first alarm since the start or the last reset."""
-        at, stream, change = (int(self._size[i]) for i in (kernels.ALARM, kernels.STREAM, kernels.CHANGE))
-        if at < 0:
-            return None
-        return ShiftAlarm(at, stream if stream < self.context_dim else None, change)
+        alarms = [watch.alarm for watch in self._watches]
+        return min((alarm for alarm in alarms if alarm is not None), key=lambda alarm: alarm.at, default=None)
 
     @property
     def evidence(self) -> float:
         """Wealth of the richest stream, divided by the number of streams; an alarm is raised at 1 / alpha."""
-        cash = kernels.cash_after(float(max(self.n_contexts - self.reference, 0)))
-        best = float(kernels.wealth(self._room, self._at).sum(axis=1).max())
-        return (best + cash) / self.n_streams
+        return max((watch.bets.wealth for watch in self._watches), default=1.0) / self.n_streams
 
     def recent(self) -> FloatArray:
         """The last contexts after the reference, oldest first; at most ``window``."""
-        late = min(max(self.n_contexts - self.reference, 0), self.window)
-        places = np.arange(self.n_contexts - late, self.n_contexts) % self.window
-        return self._state.rows[self.reference + places]
+        return self._watches[0].recent() if self._watches else self._first[:0]
 
     def snapshot(self, h: float | None = None, level: int | None = None) -> ShiftSnapshot:
         """Compare the recent window with the reference.
@@ -223,11 +244,11 @@ class ShiftMonitor:
         late = self.recent()
         if not len(late):
             raise ValueError(
-                f"a snapshot needs contexts after the reference of {self.reference}; got {self.n_contexts}."
+                f"a snapshot needs contexts after the reference of {self.n_reference or self.reference}; got "
+                f"{self.n_contexts}."
             )
-        before = self._state.rows[: self.reference].copy()
         return ShiftSnapshot.compare(
-            before,
+            self._watches[0].before(),
             late,
             h=h,
             level=level,
@@ -241,10 +262,8 @@ class ShiftMonitor:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the monitor to a file; :meth:`load` reads it back bit for bit."""
-        options = {name: getattr(self, name) for name in ("context_dim", "alpha", "reference", "window")}
-        state = self._state._asdict()
-        arrays = {name: np.ascontiguousarray(a) for name, a in state.items() if name not in _NOT_KEPT}
-        storage.write(path, type(self).__name__, {**options, "seed": int(self.seed)}, arrays)
+        options = {name: getattr(self, name) for name in _OPTIONS}
+        storage.write(path, type(self).__name__, {**options, "seed": int(self.seed)}, self._kept())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -252,9 +271,14 @@ class ShiftMonitor:
         kind, options, arrays = storage.read(path)
         if kind != cls.__name__:
             raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a {kind}, not a {cls.__name__}.")
-        self = cls(**options)
-        fresh = self._state._asdict()
-        if set(arrays) != set(fresh) - set(_NOT_KEPT):
+        self = cls(**{"pairs": False} | options)  # which monitors did not have at first
+        if self.block == AUTO and arrays.get("chosen", np.zeros(0)).shape == (3,):
+            length, gap, set_aside = (int(number) for number in arrays["chosen"])
+            self._first = arrays["first"]
+            if length:
+                self._begin(Blocks(length, gap), set_aside)
+        fresh = self._kept()
+        if set(arrays) != set(fresh):
             raise storage.PolicyFileError(
                 f"{os.fspath(path)!r} was written by a version of conebandit whose monitor worked differently; feed "
                 "the contexts to a new one."
@@ -262,23 +286,39 @@ class ShiftMonitor:
         for name, array in arrays.items():  # kernels do not check: a wrong shape would reach beyond the array
             if (array.shape, array.dtype) != (fresh[name].shape, fresh[name].dtype):
                 raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {name} has shape {array.shape}.")
-        for name, array in arrays.items():
-            fresh[name][:] = array
-        kernels.put_bets(self._room, self._at, fresh["bets"], fresh["lately"])
-        self.has_reference = self.n_contexts >= self.reference
+        for prefix, watch in zip(_PREFIXES, self._watches, strict=False):
+            watch.restore({name: arrays[prefix + name] for name in watch.kept()})
         return self
 
+    def _kept(self) -> Arrays:
+        """The arrays that a file holds."""
+        arrays: Arrays = {}
+        if self.block == AUTO:
+            set_aside = self._watches[0].set_aside if self._watches else 0
+            arrays = {"first": self._first, "chosen": np.array([*(self.blocks or (0, 0)), set_aside])}
+        for prefix, watch in zip(_PREFIXES, self._watches, strict=False):
+            arrays |= {prefix + name: array for name, array in watch.kept().items()}
+        return arrays
 
-def _plant(nodes: FloatArray, values: FloatArray, ties: FloatArray) -> None:
-    """A balanced tree of n = 2^k - 1 contexts: in each node the middle one of its contexts, by the columns in turn."""
-    members = np.arange(len(values))[None]  # (nodes of the level, contexts in each)
-    for depth in range(len(values).bit_length()):
-        axis = depth % values.shape[1]
-        order = np.lexsort((ties[members, axis], values[members, axis]), axis=-1)
-        members = np.take_along_axis(members, order, axis=-1)
-        half = members.shape[1] // 2
-        middle = members[:, half]
-        level = nodes[2**depth - 1 : 2 ** (depth + 1) - 1]
-        level[:, kernels.VALUE], level[:, kernels.TIE] = values[middle, axis], ties[middle, axis]
-        level[:, kernels.LEFT] = half + 1
-        members = np.stack([members[:, :half], members[:, half + 1 :]], axis=1).reshape(2 * len(middle), half)
+
+def _as_block(block: int | Literal["auto"], gap: int) -> tuple[int | Literal["auto"], int]:
+    """The length of blocks and their gap."""
+    if not isinstance(block, str):
+        length = as_count(block, "block")
+        return length, as_integer(gap, "gap", least=0, most=length - 1, hint="less than block")
+    if block != AUTO:
+        raise ValueError(f"block must be a number of contexts or 'auto'; got {block!r}.")
+    if gap:
+        raise ValueError(f"gap must be left out with block='auto', which chooses it as well; got {gap!r}.")
+    return AUTO, 0
+
+
+def _as_reference(reference: int | None, block: int | Literal["auto"]) -> int:
+    """Contexts, or blocks, of the reference."""
+    least, usual, examples = (15, 511, "127, 255, 511") if block in (1, AUTO) else (7, 15, "7, 15, 31")
+    checked = usual if reference is None else as_count(reference, "reference")
+    if checked < least or (checked + 1) & checked:
+        raise ValueError(
+            f"reference must be one less than a power of two, at least {least} ({examples}, ...); got {reference!r}."
+        )
+    return checked

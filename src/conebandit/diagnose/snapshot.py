@@ -27,6 +27,8 @@ class ShiftAlarm:
         Which coordinate gave it away; None if several together did so more clearly than any alone.
     change_point
         Estimated number of contexts before the change.
+    pair
+        Which two coordinates gave it away by going together, or apart, unlike before; None if that is not what did.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class ShiftAlarm:
     at: int
     coordinate: int | None
     change_point: int
+    pair: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

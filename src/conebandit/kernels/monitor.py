@@ -41,11 +41,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Places in ``size``: contexts seen and the alarm, -1 while there is none; what never changes; a node for each stream.
-SEEN, ALARM, STREAM, CHANGE, DIM, REFERENCE, WINDOW, SEED, LANES, NODES = range(10)
+SEEN, ALARM, STREAM, CHANGE, DIM, REFERENCE, WINDOW, DEPTH, PATIENCE, SEED, LANES, NODES = range(12)
 WEALTH, GAIN, BEGIN, ODDS = 0, 1, 2, 3  # rows of ``bets`` in each stream; odds are those of the last round
 VALUE, TIE, LEFT = 0, 1, 2  # places in the last axis of ``nodes``
 
-GROWTH = 2  # levels by which trees grow beyond the reference
 
 LOW, HIGH, OUT, IN = 0, 1, 2, 3  # where a bet expects ranks: near 0, near 1, near either, near 1/2
 SIDES = (LOW, LOW, LOW, LOW, HIGH, HIGH, HIGH, HIGH, OUT, IN)  # of the fixed bets
@@ -57,7 +56,6 @@ TRUST = 0.9  # share of such a density that is what was seen; the rest is unifor
 # Of the fresh wealth, by bet: fixed ones, then those with a memory. The bolder a bet, the sooner it loses wealth when
 # nothing happens, and the more it needs for a change to find as much in it as in others.
 SHARES = np.array([4.0, 2.0, 1.0, 1.0, 4.0, 2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]) / 19.0
-PATIENCE = 1024.0  # fresh wealth comes at first evenly over about this many contexts, then ever more slowly
 MAX_WEALTH = 1e200  # of a bet, so that it never overflows
 MAX_ODDS = 1e4  # a bet is not cut off at higher odds than this
 
@@ -114,9 +112,9 @@ class Places(NamedTuple):
 
 
 @in_place
-def places(dim: int, reference: int, window: int) -> Places:
-    """The places for a monitor with these options."""
-    n_streams, n_nodes = dim + 3 if dim > 1 else 1, (reference + 1) * 2**GROWTH - 1
+def places(dim: int, reference: int, window: int, depth: int) -> Places:
+    """The places for a monitor with these options; trees have at most ``depth`` levels."""
+    n_streams, n_nodes = dim + 3 if dim > 1 else 1, 2**depth - 1
     columns = 1  # after the limit
     breakers = columns + n_streams
     lows = breakers + n_streams
@@ -136,8 +134,8 @@ def places(dim: int, reference: int, window: int) -> Places:
 
 def arrays(size: Ints, room: Floats) -> State:
     """The arrays of a monitor, where they are in the two that kernels get; but those of bets are copies."""
-    dim, reference, window = (int(size[i]) for i in (DIM, REFERENCE, WINDOW))
-    at = places(dim, reference, window)
+    dim, reference, window, depth = (int(size[i]) for i in (DIM, REFERENCE, WINDOW, DEPTH))
+    at = places(dim, reference, window, depth)
     streams = np.array(_streams(room, at))
     return State(
         size=size[:DIM],
@@ -181,9 +179,12 @@ def tie_breaker(seed: np.uint64, seen: int, column: int, n_columns: int) -> floa
 
 
 @in_place
-def cash_after(t: float) -> float:
-    """What is left of a unit of wealth after fresh wealth was added t times."""
-    root = np.sqrt(PATIENCE / (PATIENCE + t))
+def cash_after(t: float, patience: float) -> float:
+    """What is left of a unit of wealth after fresh wealth was added t times.
+
+    It comes at first evenly over about ``patience`` rows, then ever more slowly.
+    """
+    root = np.sqrt(patience / (patience + t))
     return float(root * np.sqrt(root))
 
 
@@ -194,7 +195,7 @@ def watch(size: Ints, room: Floats, contexts: Floats) -> int:
     Gives 1 if there is or was an alarm and 0 if not; -1 - i if context i is not finite (those before it were fed).
     """
     dim, reference, window = size[DIM], size[REFERENCE], size[WINDOW]
-    at = places(dim, reference, window)
+    at = places(dim, reference, window, size[DEPTH])
     for i in range(contexts.size // dim):
         x = contexts[i * dim : (i + 1) * dim]
         for m in range(dim):
@@ -300,8 +301,9 @@ def rank(size: Ints, room: Floats, at: Places) -> None:
 def settle(size: Ints, room: Floats, at: Places) -> None:
     """Settle the bets of all streams, and see whether one is rich enough for an alarm."""
     seen, limit, lanes = float(size[SEEN]), room[0], size[LANES]
-    cash = cash_after(seen - size[REFERENCE] + 1.0)
-    fresh = cash_after(seen - size[REFERENCE]) - cash
+    patience = float(size[PATIENCE])
+    cash = cash_after(seen - size[REFERENCE] + 1.0, patience)
+    fresh = cash_after(seen - size[REFERENCE], patience) - cash
     most, richest = 0.0, 0
     for first in range(0, at.n_streams, LANE):
         start, streams = at.groups + first * ROWS, min(LANE, at.n_streams - first)

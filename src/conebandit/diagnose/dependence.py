@@ -1,0 +1,111 @@
+"""Do contexts depend on those before them, and how long must blocks be so that these do not?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special, stats
+
+from conebandit.validate.arrays import FloatArray
+
+LEVEL = 0.01  # probability that independent contexts are taken for dependent ones
+BLOCKS = 8  # whole blocks that must be seen before their length is chosen; also the blocks to a gap
+IN_STEP = 0.85  # how much of a rhythm must be in step from one eighth of the contexts to the next
+FINER = 64  # steps between two frequencies when the length of a period is found
+
+
+class Blocks(NamedTuple):
+    """Contexts in a block, and how many at its beginning are left out.
+
+    Examples
+    --------
+    >>> Blocks(length=64, gap=8)
+    Blocks(length=64, gap=8)
+    """
+
+    length: int
+    gap: int = 0
+
+
+def choose_blocks(contexts: FloatArray) -> Blocks | None:
+    """Blocks for a stream that begins with these contexts, (n, d); None if more of it must be seen to tell.
+
+    Every coordinate is replaced by its rank, once as it is and once by its distance from the middle. Begin with blocks
+    of one context. As long as the means of successive blocks are correlated, or have a rhythm, by a test at level
+    ``LEVEL``: if the strongest rhythm has a period that was seen eight times, and is in step all the time, blocks
+    become one period long; else twice as long as they were. If they were ever doubled, what was found is the gap, and
+    blocks are eight times as long. Eight blocks must have been seen in any case.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> choose_blocks(rng.random((511, 2)))
+    Blocks(length=1, gap=0)
+    >>> week = np.arange(1022) % 7 >= 5
+    >>> choose_blocks(rng.normal(week)[:, None])
+    Blocks(length=7, gap=0)
+    """
+    scores = _scores(contexts)
+    length, doubled = 1, False
+    while (len(contexts) + 1) // length >= BLOCKS * (BLOCKS if doubled else 1):
+        means = _means(scores, length)
+        if not _depend(means):
+            return Blocks(BLOCKS * length, length) if doubled else Blocks(length)
+        period = _rhythm(means)
+        length, doubled = length * (period or 2), doubled or period is None
+    return None
+
+
+def longest_blocks(contexts: FloatArray) -> Blocks:
+    """The longest blocks of which eight were seen, with a gap of an eighth.
+
+    Examples
+    --------
+    >>> longest_blocks(np.zeros((1000, 1)))
+    Blocks(length=125, gap=15)
+    """
+    length = len(contexts) // BLOCKS
+    return Blocks(length, length // BLOCKS)
+
+
+def _scores(contexts: FloatArray) -> FloatArray:
+    """Ranks of each coordinate and their distances from the middle, (n, k), centred; without those that are constant."""
+    ranks = stats.rankdata(contexts, axis=0) / (len(contexts) + 1.0) - 0.5
+    scores = np.hstack([ranks, abs(ranks)])
+    scores -= scores.mean(axis=0)
+    return np.asarray(scores[:, scores.std(axis=0) > 0.0])
+
+
+def _means(scores: FloatArray, length: int) -> FloatArray:
+    """Means of successive blocks, centred."""
+    n = len(scores) // length
+    means = scores[: n * length].reshape(n, length, -1).mean(axis=1)
+    return np.asarray(means - means.mean(axis=0))
+
+
+def _depend(means: FloatArray) -> bool:
+    """Whether successive rows are correlated in a column, or a column has a rhythm: two tests for each."""
+    n, tests = len(means), 2 * means.shape[1]
+    variance = np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
+    correlation = np.mean(means[1:] * means[:-1], axis=0) / variance
+    power = np.abs(np.fft.rfft(means, axis=0)[1:]) ** 2 / (n * variance)  # each exponential with mean 1, about
+    correlated = np.sqrt(n) * abs(correlation) > -special.ndtri(0.5 * LEVEL / tests)
+    return bool(np.any(correlated) or np.any(power > np.log(len(power) * tests / LEVEL)))
+
+
+def _rhythm(means: FloatArray) -> int | None:
+    """The period of the strongest rhythm, if it was seen eight times and goes on in step."""
+    n = len(means)
+    power = np.abs(np.fft.rfft(means, 2 * n, axis=0)) ** 2 / np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
+    peak, column = np.unravel_index(np.argmax(power), power.shape)
+    finer = (peak + np.linspace(-1.0, 1.0, 2 * FINER + 1)) / (2 * n)
+    waves = np.exp(-2j * np.pi * np.outer(finer, np.arange(n)))
+    frequency = finer[np.argmax(np.abs(waves @ means[:, column]))]
+    if frequency * n < BLOCKS - 0.5:
+        return None
+    period = round(1.0 / frequency)
+    wave = means[:, column] * np.exp(-2j * np.pi * frequency * np.arange(n))
+    parts = np.array([part.mean() for part in np.array_split(wave, BLOCKS)])
+    in_step = abs(parts.mean()) ** 2 / np.mean(np.abs(parts) ** 2)
+    return period if in_step > IN_STEP else None
