@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import conebandit as cb
+from conebandit.diagnose import watches
 from conebandit.diagnose.snapshot import filled_radius
 from conebandit.kernels import monitor as kernels
 from conebandit.validate import storage
@@ -105,7 +106,7 @@ class PlainBets:
             self.lately[i] = (1 - 1 / memory) * self.lately[i] + inside / memory
 
     def settle(self, low, high, bound):
-        cash = (1 + np.array([self.rounds, self.rounds + 1]) / kernels.PATIENCE) ** -0.75
+        cash = (1 + np.array([self.rounds, self.rounds + 1]) / watches.PATIENCE) ** -0.75
         stake = self.wealth + (cash[0] - cash[1]) * np.array(kernels.SHARES)
         self.wealth = stake * list(self.odds(low, high, stake, bound))
         self.rounds += 1
@@ -133,7 +134,7 @@ def test_against_a_plain_twin(dim, ties, rng):
     x[300:] **= 4
     if ties:
         x = np.round(8 * x) / 8
-    monitor = cb.ShiftMonitor(dim, reference=reference, seed=5, window=20)
+    monitor = cb.ShiftMonitor(dim, reference=reference, seed=5, window=20, pairs=False)
     values = plain_columns(x, half)
     n_columns = values.shape[1]
     keys = [
@@ -142,7 +143,7 @@ def test_against_a_plain_twin(dim, ties, rng):
     columns = [[c] for c in range(n_columns)] + ([list(range(dim))] if dim > 1 else [])
     trees = [
         PlainTree(
-            [[keys[t][c] for c in look] for t in range(half if dim <= look[0] else 0, reference)], 5 + kernels.GROWTH
+            [[keys[t][c] for c in look] for t in range(half if dim <= look[0] else 0, reference)], 5 + watches.GROWTH
         )
         for look in columns
     ]
@@ -158,7 +159,7 @@ def test_against_a_plain_twin(dim, ties, rng):
             alarm = t + 1, int(np.argmax(wealth))
     assert monitor.evidence == pytest.approx(max(wealth) / len(wealth))
     for s, bet in enumerate(bets):
-        np.testing.assert_allclose(monitor._state.bets[s, kernels.WEALTH], bet.wealth, rtol=1e-8)
+        np.testing.assert_allclose(monitor._watches[0].bets.state.bets[s, kernels.WEALTH], bet.wealth, rtol=1e-8)
     assert alarm is not None
     assert sum(bet.cut_offs for bet in bets) > 0
     assert (monitor.alarm.at, monitor.alarm.coordinate) == (alarm[0], alarm[1] if alarm[1] < dim else None)
@@ -177,7 +178,7 @@ def test_one_by_one_and_in_any_pieces(rng):
     assert whole.alarm is not None
     for other in (single, pieces):
         assert other.alarm == whole.alarm
-        for a, b in zip(other._state, whole._state, strict=True):
+        for a, b in zip(other._kept().values(), whole._kept().values(), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -186,13 +187,13 @@ def test_copies_go_their_own_ways(rng):
     monitor = cb.ShiftMonitor(2, reference=127)
     monitor.update_many(x[:200])
     copies = [copy.deepcopy(monitor), pickle.loads(pickle.dumps(monitor))]
-    before = [a.copy() for a in copies[0]._state]
+    before = [a.copy() for a in copies[0]._kept().values()]
     monitor.update_many(x[200:])
     for other in copies:
-        for a, b in zip(other._state, before, strict=True):
+        for a, b in zip(other._kept().values(), before, strict=True):
             np.testing.assert_array_equal(a, b)
         other.update_many(x[200:])
-        for a, b in zip(other._state, monitor._state, strict=True):
+        for a, b in zip(other._kept().values(), monitor._kept().values(), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -231,13 +232,14 @@ LAWS = {
 
 def ranks(x, seed, reference=15):
     """A place at random within each rank, of all streams, (n - reference, S)."""
-    monitor = cb.ShiftMonitor(x.shape[1], reference=reference, seed=seed)
+    monitor = cb.ShiftMonitor(x.shape[1], reference=reference, seed=seed, pairs=False)
     monitor.update_many(x[:reference])
+    bets = monitor._watches[0].bets
     places = np.random.default_rng(seed).random((len(x), monitor.n_streams))
     found = np.empty((len(x) - reference, monitor.n_streams))
     for t in range(reference, len(x)):
         monitor.update(x[t])
-        low, high = np.array(kernels._streams(monitor._room, monitor._at))[:, [kernels.LOWS, kernels.HIGHS]].T
+        low, high = np.array(kernels._streams(bets.room, bets.at))[:, [kernels.LOWS, kernels.HIGHS]].T
         found[t - reference] = low + (high - low) * places[t]
     return found
 
@@ -338,7 +340,7 @@ def test_alarms_stay_until_reset(rng):
 def test_wealth_does_not_overflow(rng):
     monitor = cb.ShiftMonitor(1, reference=127)
     monitor.update_many(np.vstack([rng.random((20_000, 1)), rng.random((5000, 1)) - 5]))
-    assert np.isfinite(monitor._state.bets).all()
+    assert np.isfinite(monitor._watches[0].bets.state.bets).all()
     assert monitor.evidence > 1e100
 
 
@@ -400,7 +402,7 @@ def test_saved_and_loaded_it_goes_on_as_before(seen, rng, tmp_path):
     again = cb.ShiftMonitor.load(tmp_path / "monitor.npz")
     for m in (monitor, again):
         m.update_many(x[seen:])
-    for a, b in zip(again._state, monitor._state, strict=True):
+    for a, b in zip(again._kept().values(), monitor._kept().values(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

@@ -1,4 +1,4 @@
-"""Do contexts depend on those before them, and how long must blocks be so that these do not?"""
+"""Whether contexts depend on those before them, and how long blocks must be so that these do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conebandit.validate.arrays import FloatArray
 LEVEL = 0.01  # probability that independent contexts are taken for dependent ones
 BLOCKS = 8  # whole blocks that must be seen before their length is chosen; also the blocks to a gap
 IN_STEP = 0.85  # how much of a rhythm must be in step from one eighth of the contexts to the next
-FINER = 64  # steps between two frequencies when the length of a period is found
+FINER = 8  # times as fine, twice, when the length of a period is found
 
 
 class Blocks(NamedTuple):
@@ -70,7 +70,7 @@ def longest_blocks(contexts: FloatArray) -> Blocks:
 
 
 def _scores(contexts: FloatArray) -> FloatArray:
-    """Ranks of each coordinate and their distances from the middle, (n, k), centred; without those that are constant."""
+    """Ranks of each coordinate and their distances from the middle, (n, k), centred; without constant columns."""
     ranks = stats.rankdata(contexts, axis=0) / (len(contexts) + 1.0) - 0.5
     scores = np.hstack([ranks, abs(ranks)])
     scores -= scores.mean(axis=0)
@@ -96,16 +96,18 @@ def _depend(means: FloatArray) -> bool:
 
 def _rhythm(means: FloatArray) -> int | None:
     """The period of the strongest rhythm, if it was seen eight times and goes on in step."""
-    n = len(means)
-    power = np.abs(np.fft.rfft(means, 2 * n, axis=0)) ** 2 / np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
+    n, time = len(means), np.arange(len(means))
+    variance = np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
+    power = np.abs(np.fft.rfft(means, 2 * n, axis=0)) ** 2 / variance
     peak, column = np.unravel_index(np.argmax(power), power.shape)
-    finer = (peak + np.linspace(-1.0, 1.0, 2 * FINER + 1)) / (2 * n)
-    waves = np.exp(-2j * np.pi * np.outer(finer, np.arange(n)))
-    frequency = finer[np.argmax(np.abs(waves @ means[:, column]))]
+    frequency, step = float(peak) / (2 * n), 1.0 / (2 * n)
+    for _ in range(2):
+        finer = frequency + step * np.linspace(-1.0, 1.0, 2 * FINER + 1)
+        waves = np.exp(-2j * np.pi * np.outer(finer, time))
+        frequency, step = float(finer[np.argmax(np.abs(waves @ means[:, column]))]), step / FINER
     if frequency * n < BLOCKS - 0.5:
         return None
-    period = round(1.0 / frequency)
-    wave = means[:, column] * np.exp(-2j * np.pi * frequency * np.arange(n))
+    wave = means[:, column] * np.exp(-2j * np.pi * frequency * time)
     parts = np.array([part.mean() for part in np.array_split(wave, BLOCKS)])
     in_step = abs(parts.mean()) ** 2 / np.mean(np.abs(parts) ** 2)
-    return period if in_step > IN_STEP else None
+    return round(1.0 / frequency) if in_step > IN_STEP else None

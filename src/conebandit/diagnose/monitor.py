@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from conebandit.diagnose.dependence import Blocks, choose_blocks, longest_blocks
-from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.diagnose.rank_bets import n_finite
+from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.diagnose.watches import BlockWatch, ContextWatch, make_watches
 from conebandit.validate import storage
 from conebandit.validate.arguments import as_count, as_integer, as_number, as_seed
 from conebandit.validate.arrays import FloatArray, as_floats
 from conebandit.validate.storage import Arrays
 
-AUTO: Literal["auto"] = "auto"
+Block = int | Literal["auto", "manual"]
 MAX_CALIBRATION = 65_535  # contexts from which blocks are chosen, at most
 _PREFIXES = ("", "pairs_")  # of the names of arrays in a file, by watch
 _OPTIONS = ("context_dim", "alpha", "reference", "window", "block", "gap", "pairs")
@@ -44,8 +44,9 @@ class ShiftMonitor:
     alpha
         Probability of a false alarm, ever.
     reference
-        Number of contexts of the reference, 511 by default; with a block, number of blocks, 15 by default. One less than
-        a power of two. A change within them goes unseen.
+        Number of contexts of the reference, 511 by default; with a block, number of blocks, 15 by default. One less
+        than a power of two. A change within them goes unseen. With ``"auto"``, blocks are chosen from so many contexts,
+        or from more if these are not enough.
     window
         How many recent contexts :meth:`snapshot` looks at; by default 512, or a block if that is more.
     seed
@@ -53,7 +54,8 @@ class ShiftMonitor:
     block
         Number of contexts in a block. For a rhythm a whole period (or several): a week, say. For a dependence that
         fades, many times as long as it takes to fade. ``"auto"``: chosen from the first contexts by
-        :func:`~conebandit.diagnose.dependence.choose_blocks`; that is 1 if they show no dependence.
+        :func:`~conebandit.diagnose.dependence.choose_blocks`; that is 1 if they show no dependence. ``"manual"``: a
+        block ends when :meth:`end_block` is called, every Sunday night, say.
     gap
         How many contexts at the beginning of each block are left out, so that blocks do not touch.
     pairs
@@ -62,7 +64,7 @@ class ShiftMonitor:
     Attributes
     ----------
     blocks
-        Length and gap of the blocks; None as long as they are not chosen.
+        Length (0 if they end by hand) and gap of the blocks; None as long as they are not chosen.
 
     Examples
     --------
@@ -94,7 +96,7 @@ class ShiftMonitor:
         reference: int | None = None,
         window: int | None = None,
         seed: int = 0,
-        block: int | Literal["auto"] = 1,
+        block: Block = 1,
         gap: int = 0,
         pairs: bool = True,
     ) -> None:
@@ -102,7 +104,8 @@ class ShiftMonitor:
         self.alpha = as_number(alpha, "alpha", above=0, below=1)
         self.block, self.gap = _as_block(block, gap)
         self.reference = _as_reference(reference, self.block)
-        self.window = max(512, 1 if self.block == AUTO else self.block) if window is None else as_count(window, "window")
+        usual = 512 if isinstance(self.block, str) else max(512, self.block)
+        self.window = usual if window is None else as_count(window, "window")
         self.pairs = pairs
         self.seed, self._seed = seed, as_seed(seed)
         self._shape = (self.context_dim,)
@@ -124,13 +127,21 @@ class ShiftMonitor:
         self.n_streams = 1
         self._watches: list[ContextWatch | BlockWatch] = []
         self._first = np.empty((0, self.context_dim))  # contexts from which blocks are to be chosen
-        if self.block != AUTO:
-            self._begin(Blocks(self.block, self.gap))
+        if self.block != "auto":
+            self._begin(Blocks(0 if self.block == "manual" else self.block, self.gap))
 
     def _begin(self, blocks: Blocks, set_aside: int | None = None) -> None:
         """Set up the bets on blocks of this length."""
-        options = (self.context_dim, blocks, self.reference, self.window, self.pairs, self._seed)
-        self.blocks, self._watches = blocks, make_watches(*options, set_aside)
+        self.blocks = blocks
+        self._watches = make_watches(
+            self.context_dim,
+            blocks,
+            reference=self.reference,
+            set_aside=set_aside,
+            window=self.window,
+            pairs=self.pairs,
+            seed=self._seed,
+        )
         self.n_streams = sum(watch.bets.n_streams for watch in self._watches)
         for watch in self._watches:
             watch.bets.limit = self.n_streams / self.alpha
@@ -150,6 +161,29 @@ class ShiftMonitor:
         if x.ndim != 2 or x.shape[1:] != self._shape:
             raise ValueError(f"contexts must have shape (n, {self.context_dim}); got {x.shape}.")
         return self._feed(x)
+
+    def end_block(self) -> bool:
+        """End a block, with ``block="manual"``; whether there is, or was, an alarm.
+
+        Examples
+        --------
+        >>> import numpy as np, conebandit as cb
+        >>> rng = np.random.default_rng(0)
+        >>> monitor = cb.ShiftMonitor(context_dim=1, block="manual")
+        >>> for week in range(50):
+        ...     for mean in (0, 0, 0, 0, 0, 1, 1):
+        ...         _ = monitor.update_many(rng.normal(mean + (week >= 40), size=(rng.poisson(100), 1)))
+        ...     if monitor.end_block():
+        ...         break
+        >>> week
+        46
+        """
+        if self.block != "manual":
+            raise ValueError(f"a block can be ended by hand only with block='manual'; got block={self.block!r}.")
+        for watch in self._watches:
+            if isinstance(watch, BlockWatch):
+                watch.end_block()
+        return any(watch.bets.has_alarm for watch in self._watches)
 
     def _feed(self, x: FloatArray) -> bool:
         """See contexts, (n, d)."""
@@ -193,17 +227,12 @@ class ShiftMonitor:
     @property
     def has_reference(self) -> bool:
         """Whether the reference is complete; before that there are no alarms."""
-        return self.blocks is not None and self._watches[0].has_reference
+        return bool(self._watches) and self._watches[0].bets.has_reference
 
     @property
     def n_contexts(self) -> int:
         """Contexts seen since the start or the last reset."""
         return self._watches[0].n_contexts if self._watches else len(self._first)
-
-    @property
-    def n_reference(self) -> int | None:
-        """Contexts of the reference; None as long as blocks are not chosen."""
-        return self._watches[0].n_reference if self._watches else None
 
     @property
     def alarm(self) -> ShiftAlarm | None:
@@ -244,8 +273,7 @@ class ShiftMonitor:
         late = self.recent()
         if not len(late):
             raise ValueError(
-                f"a snapshot needs contexts after the reference of {self.n_reference or self.reference}; got "
-                f"{self.n_contexts}."
+                f"a snapshot needs contexts after the reference of {self.reference}; got {self.n_contexts}."
             )
         return ShiftSnapshot.compare(
             self._watches[0].before(),
@@ -272,7 +300,7 @@ class ShiftMonitor:
         if kind != cls.__name__:
             raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a {kind}, not a {cls.__name__}.")
         self = cls(**{"pairs": False} | options)  # which monitors did not have at first
-        if self.block == AUTO and arrays.get("chosen", np.zeros(0)).shape == (3,):
+        if self.block == "auto" and arrays.get("chosen", np.zeros(0)).shape == (3,):
             length, gap, set_aside = (int(number) for number in arrays["chosen"])
             self._first = arrays["first"]
             if length:
@@ -293,29 +321,29 @@ class ShiftMonitor:
     def _kept(self) -> Arrays:
         """The arrays that a file holds."""
         arrays: Arrays = {}
-        if self.block == AUTO:
-            set_aside = self._watches[0].set_aside if self._watches else 0
+        if self.block == "auto":
+            set_aside = self._watches[0].n_aside if self._watches else 0
             arrays = {"first": self._first, "chosen": np.array([*(self.blocks or (0, 0)), set_aside])}
         for prefix, watch in zip(_PREFIXES, self._watches, strict=False):
             arrays |= {prefix + name: array for name, array in watch.kept().items()}
         return arrays
 
 
-def _as_block(block: int | Literal["auto"], gap: int) -> tuple[int | Literal["auto"], int]:
+def _as_block(block: Block, gap: int) -> tuple[Block, int]:
     """The length of blocks and their gap."""
     if not isinstance(block, str):
         length = as_count(block, "block")
         return length, as_integer(gap, "gap", least=0, most=length - 1, hint="less than block")
-    if block != AUTO:
-        raise ValueError(f"block must be a number of contexts or 'auto'; got {block!r}.")
-    if gap:
+    if block not in ("auto", "manual"):
+        raise ValueError(f"block must be a number of contexts, 'auto' or 'manual'; got {block!r}.")
+    if block == "auto" and gap:
         raise ValueError(f"gap must be left out with block='auto', which chooses it as well; got {gap!r}.")
-    return AUTO, 0
+    return block, as_integer(gap, "gap", least=0)
 
 
-def _as_reference(reference: int | None, block: int | Literal["auto"]) -> int:
+def _as_reference(reference: int | None, block: Block) -> int:
     """Contexts, or blocks, of the reference."""
-    least, usual, examples = (15, 511, "127, 255, 511") if block in (1, AUTO) else (7, 15, "7, 15, 31")
+    least, usual, examples = (15, 511, "127, 255, 511") if block in (1, "auto") else (7, 15, "7, 15, 31")
     checked = usual if reference is None else as_count(reference, "reference")
     if checked < least or (checked + 1) & checked:
         raise ValueError(

@@ -53,9 +53,7 @@ class RankBets:
     (100, False)
     """
 
-    def __init__(
-        self, dim: int, reference: int, *, window: int, seed: np.uint64, depth: int, patience: int
-    ) -> None:
+    def __init__(self, dim: int, reference: int, *, window: int, seed: np.uint64, depth: int, patience: int) -> None:
         self.dim, self.reference, self.window = dim, reference, window
         self._seed, self._patience = seed, float(patience)
         several = dim > 1

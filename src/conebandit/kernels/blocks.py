@@ -1,9 +1,9 @@
 """Blocks of contexts, summed up: how high and how far out each coordinate is, and how pairs of them go together.
 
 Every coordinate of a context is replaced by its *score*: its rank, from -1 to 1 and in the middle of equal ones, among
-contexts that were set aside at the beginning. A row of a block has, for each coordinate, the mean score (*level*) and the
-mean size of the score (*spread*); and one number for all pairs of coordinates (*dependence*): the mean product of two
-scores, less what it was among the contexts set aside and in units of its deviation there, for the pair for which
+contexts that were set aside at the beginning. A row of a block has, for each coordinate, the mean score (*level*) and
+the mean size of the score (*spread*); and one number for all pairs of coordinates (*dependence*): the mean product of
+two scores, less what it was among the contexts set aside and in units of its deviation there, for the pair for which
 this is largest. All these are functions of the block alone, once the contexts set aside are fixed.
 """
 
@@ -27,7 +27,7 @@ def summarise(
     """Feed contexts (n, d); writes a row for each block that they complete, and the pair that is furthest off in it.
 
     ordered (d, n), sorted contexts that were set aside; usual (2, P), means and deviations of the products of the P
-    pairs of scores; sums (2 d + d + P,): of scores, of their sizes, room for the scores of a context, and of products.
+    pairs of scores; sums (3 d + P,): of scores, of their sizes, room for the scores of a context, and of products.
     Gives the number of contexts that were fed: all, or those before the first that is not finite.
     """
     done, dim = 0, contexts.shape[1]
@@ -44,18 +44,25 @@ def summarise(
             add_products(scores, products)
         size[FILLED] += 1
         if size[FILLED] == size[LENGTH]:
-            used = float(size[LENGTH] - size[GAP])
-            column = 0
-            if size[MARGINALS]:
-                column = 2 * dim
-                for c in range(column):
-                    rows[done, c] = sums[c] / used
-            if products.size:
-                pairs[done], rows[done, column] = furthest(products, usual, used)
-            sums[:] = 0.0
-            size[FILLED] = 0
+            pairs[done] = end(size, usual, sums, rows[done])
             done += 1
     return int(contexts.shape[0])
+
+
+@in_place
+def end(size: Ints, usual: Floats, sums: Floats, row: Floats) -> int:
+    """End the block: write its row, and begin anew. Gives the pair that is furthest off."""
+    n_pairs, used = usual.shape[1], float(size[FILLED] - size[GAP])
+    column = pair = 0
+    if size[MARGINALS]:
+        column = 2 * ((sums.size - n_pairs) // 3)
+        for c in range(column):
+            row[c] = sums[c] / used
+    if n_pairs:
+        pair, row[column] = furthest(sums[sums.size - n_pairs :], usual, used)
+    sums[:] = 0.0
+    size[FILLED] = 0
+    return int(pair)
 
 
 @in_place
