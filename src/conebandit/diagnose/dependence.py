@@ -11,6 +11,8 @@ from conebandit.validate.arrays import FloatArray
 
 LEVEL = 0.01  # probability that independent contexts are taken for dependent ones
 BLOCKS = 8  # whole blocks that must be seen before their length is chosen; also the blocks to a gap
+SLOW = 8  # blocks in a period, at least, for a rhythm to do harm
+WHOLE = 0.01  # of a period: how far from a whole number of blocks it may be
 IN_STEP = 0.85  # how much of a rhythm must be in step from one eighth of the contexts to the next
 FINER = 8  # times as fine, twice, when the length of a period is found
 
@@ -32,10 +34,12 @@ def choose_blocks(contexts: FloatArray) -> Blocks | None:
     """Blocks for a stream that begins with these contexts, (n, d); None if more of it must be seen to tell.
 
     Every coordinate is replaced by its rank, once as it is and once by its distance from the middle. Begin with blocks
-    of one context. As long as the means of successive blocks are correlated, or have a rhythm, by a test at level
-    ``LEVEL``: if the strongest rhythm has a period that was seen eight times, and is in step all the time, blocks
-    become one period long; else twice as long as they were. If they were ever doubled, what was found is the gap, and
-    blocks are eight times as long. Eight blocks must have been seen in any case.
+    of one context. As long as the means of successive blocks are positively correlated, or have a rhythm of eight
+    blocks or more, by a test at level ``LEVEL``: if the strongest rhythm has a period that was seen eight times, and is
+    in step all the time, blocks become one period long (or as many as make a whole number of blocks); else twice as
+    long as they were. If they were ever doubled, what was found is the gap, and blocks are eight times as long. Eight
+    blocks must have been seen in any case. Faster rhythms and negative correlations do no harm: ranks are then more
+    even than by chance.
 
     Examples
     --------
@@ -81,16 +85,16 @@ def _means(scores: FloatArray, length: int) -> FloatArray:
     """Means of successive blocks, centred."""
     n = len(scores) // length
     means = scores[: n * length].reshape(n, length, -1).mean(axis=1)
-    return np.asarray(means - means.mean(axis=0))
+    return np.round(means - means.mean(axis=0), 12)  # nothing but rounding errors is no rhythm
 
 
 def _depend(means: FloatArray) -> bool:
-    """Whether successive rows are correlated in a column, or a column has a rhythm: two tests for each."""
+    """Whether successive rows are positively correlated in a column, or it has a slow rhythm: two tests for each."""
     n, tests = len(means), 2 * means.shape[1]
     variance = np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
     correlation = np.mean(means[1:] * means[:-1], axis=0) / variance
-    power = np.abs(np.fft.rfft(means, axis=0)[1:]) ** 2 / (n * variance)  # each exponential with mean 1, about
-    correlated = np.sqrt(n) * abs(correlation) > -special.ndtri(0.5 * LEVEL / tests)
+    power = np.abs(np.fft.rfft(means, axis=0)[1 : n // SLOW + 1]) ** 2 / (n * variance)  # about exponential, mean 1
+    correlated = np.sqrt(n) * correlation > -special.ndtri(LEVEL / tests)
     return bool(np.any(correlated) or np.any(power > np.log(len(power) * tests / LEVEL)))
 
 
@@ -110,4 +114,8 @@ def _rhythm(means: FloatArray) -> int | None:
     wave = means[:, column] * np.exp(-2j * np.pi * frequency * time)
     parts = np.array([part.mean() for part in np.array_split(wave, BLOCKS)])
     in_step = abs(parts.mean()) ** 2 / np.mean(np.abs(parts) ** 2)
-    return round(1.0 / frequency) if in_step > IN_STEP else None
+    if in_step <= IN_STEP:
+        return None
+    lengths = np.arange(1, max(int(frequency * n / BLOCKS), 1) + 1) / frequency  # of one period, two, three, ...
+    whole = abs(lengths - np.round(lengths)) <= WHOLE / frequency
+    return round(float(lengths[np.argmax(whole)]))  # one, if no number of them is whole

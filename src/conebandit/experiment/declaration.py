@@ -18,14 +18,20 @@ from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric, read_metrics
 from conebandit.geometry.cone import Cone
+from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
+Calendar = Literal["day", "week"]
+CALENDAR: tuple[Calendar, ...] = get_args(Calendar)
+ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block; days and weeks by the clock of the log
+
 MAX_ARMS = 200
 # Arms times metrics times coordinates squared: what a regression keeps; a tree keeps four times that, in every leaf.
 MAX_ESTIMATES = 4_000_000
+MAX_SHIFT_BLOCK = 1_000_000
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -60,13 +66,14 @@ class Experiment:
     seed: int
     mode: Mode
     baseline: str
+    shift_block: ShiftBlock
     declaration: dict[str, Any]  # as given; what is written into the log
 
     @classmethod
     def from_dict(cls, declaration: Mapping[str, Any]) -> Experiment:
         """Check a declaration; an ``InvalidError`` says which entry is wrong, and why."""
         given = entries.plain(entries.table(declaration, "the declaration"))
-        known = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline")
+        known = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block")
         entries.only(given, known, "the declaration")
         id_ = given.get("id")
         if not isinstance(id_, str) or not ID.fullmatch(id_):
@@ -93,6 +100,7 @@ class Experiment:
             seed=entries.integer(given.get("seed", 0), "seed"),
             mode=as_mode(given.get("mode", "live")),
             baseline=entries.one_of(given.get("baseline", arms[0]), arms, "baseline"),
+            shift_block=_shift_block(given.get("shift_block", "auto")),
             declaration=given,
         )
 
@@ -150,6 +158,17 @@ def as_mode(mode: Any) -> Mode:
 def as_arm_name(name: Any) -> str:
     """A name that an arm may have."""
     return entries.name(name, "arm")
+
+
+def _shift_block(given: Any) -> ShiftBlock:
+    """Contexts in a block of the shift monitor, or what else says where a block ends."""
+    if given in ("auto", *CALENDAR) or (is_integer(given) and 1 <= given <= MAX_SHIFT_BLOCK):
+        block: ShiftBlock = given
+        return block
+    raise InvalidError(
+        f"shift_block must be 'auto', 'day', 'week' or a number of contexts from 1 to {MAX_SHIFT_BLOCK:,}; got "
+        f"{entries.short(given)}."
+    )
 
 
 def _policy(given: Any) -> dict[str, Any]:

@@ -256,11 +256,12 @@ class EventPage(Reply):
 
 @dataclass(frozen=True)
 class ShiftAlarm(Reply):
-    """The law of the contexts has changed: noticed after so many contexts, in which coordinate, and since when."""
+    """The law of the contexts has changed: noticed after so many contexts, in which coordinate or pair, since when."""
 
     at: int
     coordinate: str | None
     change_point: int
+    pair: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +275,11 @@ class RecentShift(Reply):
 
 @dataclass(frozen=True)
 class ShiftReport(Reply):
-    """Whether the law of the contexts has changed since the beginning."""
+    """Whether the law of the contexts has changed since the beginning.
+
+    ``block`` is the number of contexts in a block, "day" or "week"; None as long as it is to be chosen. ``reference``
+    is a number of contexts where a block is one context or is chosen, else of blocks.
+    """
 
     contexts: int
     reference: int
@@ -282,3 +287,4 @@ class ShiftReport(Reply):
     evidence: float | None
     alarm: ShiftAlarm | None
     recent: RecentShift | None
+    block: int | str | None = 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Self
 
 import numpy as np
 
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.experiment.columns import Categorical
-from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.declaration import Experiment, ShiftBlock
 from conebandit.service.export import declared, pages
 from conebandit.service.log.events import Decided, read_as
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
@@ -18,21 +20,51 @@ from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
 from conebandit.service.stores.session import Session
 
+DAY = 86_400_000  # milliseconds
+# Length of a period, when one began (1970 began on a Thursday), and periods of the reference.
+PERIODS: dict[ShiftBlock, tuple[int, int, int]] = {"day": (DAY, 0, 15), "week": (7 * DAY, 4 * DAY, 7)}
+
 
 @dataclass
 class _Watched:
-    """A monitor, the names of its coordinates, and up to where in the log it has seen the contexts."""
+    """A monitor, what it watches, and up to where in the log it has seen the contexts."""
 
     monitor: ShiftMonitor
-    names: list[str]
+    names: list[str]  # of the coordinates
+    block: ShiftBlock
     seen: Head = BEGINNING
+    period: int = -1  # day or week of the last context
+
+    @classmethod
+    def begin(cls, experiment: Experiment) -> Self:
+        """Nothing seen yet."""
+        block, reference = experiment.shift_block, None
+        if block in PERIODS:
+            *_, reference = PERIODS[block]
+        monitor = ShiftMonitor(
+            experiment.context_dim,
+            seed=experiment.seed,
+            block="manual" if isinstance(block, str) and block != "auto" else block,
+            reference=reference,
+        )
+        return cls(monitor, _coordinates(experiment), block)
 
     def see(self, page: list[Record]) -> None:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
-        contexts = [read_as(Decided, record).x for record in page if record.kind == Decided.kind]
-        if contexts:
-            self.monitor.update_many(np.array(contexts))
+        decided = [read_as(Decided, record) for record in page if record.kind == Decided.kind]
+        for period, events in groupby(decided, key=self._period):
+            if self.period not in (-1, period):
+                self.monitor.end_block()
+            self.monitor.update_many(np.array([event.x for event in events]))
+            self.period = period
         self.seen = page[-1].head
+
+    def _period(self, event: Decided) -> int:
+        """The day or week of a decision, in UTC; weeks begin on Mondays."""
+        if self.block not in PERIODS:
+            return 0
+        length, began, _ = PERIODS[self.block]
+        return (event.at - began) // length
 
 
 class ShiftWatch:
@@ -56,11 +88,10 @@ class ShiftWatch:
                     watched = None  # another log of the same name
             if watched is None:
                 experiment = declared(self._store, experiment_id, head)
-                monitor = ShiftMonitor(experiment.context_dim, seed=experiment.seed)
-                watched = self._watched[experiment_id] = _Watched(monitor, _coordinates(experiment))
+                watched = self._watched[experiment_id] = _Watched.begin(experiment)
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)
-            return _describe(watched.monitor, watched.names)
+            return _describe(watched)
 
 
 def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
@@ -78,12 +109,16 @@ def _coordinates(experiment: Experiment) -> list[str]:
     return names or ["constant"]
 
 
-def _describe(monitor: ShiftMonitor, names: list[str]) -> ShiftReport:
-    alarm, recent = None, None
+def _describe(watched: _Watched) -> ShiftReport:
+    monitor, names, alarm, recent = watched.monitor, watched.names, None, None
     if monitor.alarm is not None:
-        coordinate = monitor.alarm.coordinate
+        coordinate, pair = monitor.alarm.coordinate, monitor.alarm.pair
         name = None if coordinate is None else names[coordinate]
-        alarm = ShiftAlarm(monitor.alarm.at, name, monitor.alarm.change_point)
+        both = None if pair is None else tuple(names[i] for i in pair)
+        alarm = ShiftAlarm(monitor.alarm.at, name, monitor.alarm.change_point, both)
+    block: int | str | None = watched.block
+    if block not in PERIODS:
+        block = monitor.blocks.length if monitor.blocks else None
     if len(monitor.recent()):
         now = monitor.snapshot()
         recent = RecentShift(_finite(float(now.rho.value)), now.h, now.little_support)
@@ -94,6 +129,7 @@ def _describe(monitor: ShiftMonitor, names: list[str]) -> ShiftReport:
         evidence=_finite(monitor.evidence),
         alarm=alarm,
         recent=recent,
+        block=block,
     )
 
 
