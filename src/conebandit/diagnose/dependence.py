@@ -85,12 +85,12 @@ def _means(scores: FloatArray, length: int) -> FloatArray:
     """Means of successive blocks, centred."""
     n = len(scores) // length
     means = scores[: n * length].reshape(n, length, -1).mean(axis=1)
-    return np.round(means - means.mean(axis=0), 12)  # nothing but rounding errors is no rhythm
+    return np.asarray(np.round(means - means.mean(axis=0), 12))  # nothing but rounding errors is no rhythm
 
 
 def _depend(means: FloatArray) -> bool:
     """Whether successive rows are positively correlated in a column, or it has a slow rhythm: two tests for each."""
-    n, tests = len(means), 2 * means.shape[1]
+    n, tests = len(means), max(2 * means.shape[1], 1)
     variance = np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
     correlation = np.mean(means[1:] * means[:-1], axis=0) / variance
     power = np.abs(np.fft.rfft(means, axis=0)[1 : n // SLOW + 1]) ** 2 / (n * variance)  # about exponential, mean 1

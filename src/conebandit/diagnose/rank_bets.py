@@ -102,10 +102,15 @@ class RankBets:
         return RankAlarm(*(int(self._size[i]) for i in (kernels.ALARM, kernels.STREAM, kernels.CHANGE)))
 
     @property
+    def by_stream(self) -> FloatArray:
+        """What the bets of each stream have."""
+        return np.asarray(kernels.wealth(self.room, self.at).sum(axis=1))
+
+    @property
     def wealth(self) -> float:
         """What the richest stream has."""
         cash = kernels.cash_after(float(max(self.seen - self.reference, 0)), self._patience)
-        return cash + float(kernels.wealth(self.room, self.at).sum(axis=1).max())
+        return cash + float(self.by_stream.max())
 
     def feed(self, x: FloatArray) -> int:
         """See rows that follow each other in a flat array; how many were seen: those before the first not finite."""

@@ -102,7 +102,7 @@ class BlockWatch:
         depth, patience = max(BLOCK_DEPTH, reference.bit_length() + GROWTH), 2 * (reference + 1)
         columns = self._summaries.n_columns
         self.bets = RankBets(columns, reference, window=1, seed=seed, depth=depth, patience=patience)
-        self._alarm = np.array([-1, -1])  # contexts seen at the alarm, and the pair that was furthest off
+        self._alarm = np.full(3, -1)  # contexts seen at the alarm; coordinate; the pair that was furthest off
         self._ring = np.zeros((window, context_dim))
 
     @property
@@ -128,16 +128,25 @@ class BlockWatch:
         self._bet(self._summaries.end_block())
 
     def _bet(self, rows: Rows) -> None:
-        """Bet on the rows of blocks; of the pairs that are furthest off in them, keep the one that raised the alarm."""
-        values, furthest = rows
-        if not len(values):
-            return
-        before, calm = self.bets.seen, not self.bets.has_alarm
-        self.bets.feed(values.reshape(-1))
-        alarm = self.bets.alarm
-        if calm and alarm is not None:
-            at = self.n_aside + alarm.at * self._length if self._length else self.n_contexts
-            self._alarm[:] = at, furthest[alarm.at - before - 1]
+        """Bet on the rows of blocks, one by one until there is an alarm, to see what raised it."""
+        for row, pair in zip(*rows, strict=True):
+            calm = not self.bets.has_alarm
+            self.bets.feed(row)
+            alarm = self.bets.alarm
+            if calm and alarm is not None:
+                at = self.n_aside + alarm.at * self._length if self._length else self.n_contexts
+                self._alarm[:] = at, self._coordinate(alarm.stream), pair
+
+    def _coordinate(self, stream: int) -> int:
+        """The coordinate that raised an alarm: by a stream of its own, or since no other has moved; else -1."""
+        if not self._by_coordinate:
+            return -1
+        of_each = self.bets.by_stream[: self._by_coordinate].reshape(2, -1).max(axis=0)
+        richest = int(np.argmax(of_each))
+        if stream < self._by_coordinate:
+            return stream % len(of_each)
+        others = of_each.sum() - of_each[richest]
+        return richest if of_each[richest] > self.bets.n_streams * others else -1
 
     def _remember(self, contexts: FloatArray) -> None:
         """Keep the last contexts in a ring."""
@@ -151,12 +160,12 @@ class BlockWatch:
         alarm = self.bets.alarm
         if alarm is None:
             return None
-        at, pair = (int(number) for number in self._alarm)
+        at, coordinate, pair = (int(number) for number in self._alarm)
         length = (at - self.n_aside) / alarm.at  # of a block, on average
         change = at - round((alarm.at - alarm.change) * length)
-        coordinate = alarm.stream % self._ring.shape[1] if alarm.stream < self._by_coordinate else None
-        by_pair = alarm.stream == self._by_coordinate and self._summaries.pairs
-        return ShiftAlarm(at, coordinate, change, self._summaries.pairs[pair] if by_pair else None)
+        if self._summaries.pairs and alarm.stream == self._by_coordinate:
+            return ShiftAlarm(at, None, change, self._summaries.pairs[pair])
+        return ShiftAlarm(at, coordinate if coordinate >= 0 else None, change)
 
     def before(self) -> FloatArray:
         """Contexts that were set aside."""
