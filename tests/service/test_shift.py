@@ -5,9 +5,12 @@ import threading
 import pytest
 
 from conebandit.diagnose.monitor import ShiftMonitor
+from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError, UnavailableError
-from conebandit.service.shift import ShiftWatch
+from conebandit.service.log.events import Decided, Selection, seal_event
+from conebandit.service.shift import ShiftWatch, _Watched
 from conebandit.service.stores.base import open_store
+from conebandit.service.stores.records import BEGINNING
 from tests.service.driver import Driver
 
 
@@ -112,3 +115,34 @@ def test_a_log_that_lacks_its_end_is_not_described(make):
         session._run("DELETE FROM events WHERE seq > 200")
     with pytest.raises(CorruptionError, match="events 201 to 301 are missing"):
         ShiftWatch(run.store).report("checkout")
+
+
+def test_the_service_chooses_blocks_where_contexts_depend_on_each_other(make):
+    assert ShiftWatch(make(300).store).report("checkout").block is None
+    report = ShiftWatch(make(1300).store).report("checkout")
+    assert report.block > 1
+    assert report.alarm is None
+
+
+@pytest.mark.parametrize("block", [1, 50, "day", "week"])
+def test_a_declared_block_is_used(make, declaration, block):
+    declaration["shift_block"] = block
+    report = ShiftWatch(make(600).store).report("checkout")
+    assert (report.contexts, report.block) == (600, block)
+
+
+def test_days_end_by_the_clock_of_the_log(declaration):
+    """One decision an hour: the same as blocks of 24, but for the last day, which has not ended."""
+    watched = _Watched.begin(Experiment.from_dict(declaration | {"shift_block": "day"}))
+    served = Selection("off", "old", 1.0, ("old",), None, None)
+    contexts = [(hour % 24 / 24, 1.0, 0.0) for hour in range(24 * 40)]
+    page = []
+    for hour, x in enumerate(contexts):
+        event = Decided(at=hour * 3_600_000, id=str(hour), context={}, x=x, selection=served)
+        page.append(seal_event(page[-1].head if page else BEGINNING, event))
+    watched.see(page[:500])
+    watched.see(page[500:])
+    plain = ShiftMonitor(3, seed=7, block=24)
+    plain.update_many(contexts[:-24])
+    assert watched.monitor.evidence == plain.evidence
+    assert watched.monitor.n_contexts == 24 * 40

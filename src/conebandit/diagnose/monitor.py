@@ -189,12 +189,13 @@ class ShiftMonitor:
         """See contexts, (n, d)."""
         if self.blocks is None:
             x = self._choose_blocks(x)
-        seen = len(x)
+        seen, alarm = len(x), False
         for watch in self._watches:
-            seen = watch.feed(x[:seen])
+            seen = watch.feed(x if seen == len(x) else x[:seen])
+            alarm |= watch.bets.has_alarm
         if seen < len(x):
             self._refuse(x[seen])
-        return any(watch.bets.has_alarm for watch in self._watches)
+        return alarm
 
     def _choose_blocks(self, x: FloatArray) -> FloatArray:
         """Keep contexts until blocks can be chosen from them, then feed them; gives those that are left."""

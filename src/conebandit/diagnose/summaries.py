@@ -54,6 +54,7 @@ class BlockSummaries:
         }
         self._ordered, self._usual = np.zeros((context_dim, 0)), np.zeros((2, len(self.pairs)))
         self.has_scores = False
+        self._nothing = self._room(0)
 
     @property
     def n_contexts(self) -> int:
@@ -71,12 +72,16 @@ class BlockSummaries:
 
     def feed(self, contexts: FloatArray) -> tuple[int, Rows]:
         """How many contexts (n, d) were seen, those before the first that is not finite; rows of blocks that ended."""
+        filled, length = self.arrays["filled"], self._blocks.length or NEVER
+        if self.has_scores and len(contexts) == 1 and filled[kernels.FILLED] + 1 < length:  # the most common case
+            fed = kernels.summarise(filled, self._ordered, self._usual, self.arrays["sums"], contexts, *self._nothing)
+            self.arrays["seen"][_SEEN] += fed
+            return fed, self._nothing
         aside = 0
         if not self.has_scores:
             head = contexts[: self._set_aside - self.n_aside] if self._blocks.length else contexts
             aside = self._put_aside(head)
             contexts = contexts[len(head) if aside == len(head) else len(contexts) :]
-        filled, length = self.arrays["filled"], self._blocks.length or NEVER
         n_before = int(filled[kernels.FILLED])
         rows, furthest = self._room((n_before + len(contexts)) // length)
         fed = 0

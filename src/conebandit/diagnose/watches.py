@@ -117,10 +117,12 @@ class BlockWatch:
 
     def feed(self, contexts: FloatArray) -> int:
         """See contexts, (n, d); how many were seen: those before the first that is not finite."""
-        before = self.n_aside
+        before = self.n_aside if self._window else 0
         seen, rows = self._summaries.feed(contexts)
-        self._remember(contexts[self.n_aside - before : seen])
-        self._bet(rows)
+        if self._window:
+            self._remember(contexts[self.n_aside - before : seen])
+        if len(rows[0]):
+            self._bet(rows)
         return seen
 
     def end_block(self) -> None:
@@ -150,9 +152,8 @@ class BlockWatch:
 
     def _remember(self, contexts: FloatArray) -> None:
         """Keep the last contexts in a ring."""
-        if self._window:
-            late, end = contexts[-self._window :], self.n_contexts - self.n_aside
-            self._ring[np.arange(end - len(late), end) % self._window] = late
+        late, end = contexts[-self._window :], self.n_contexts - self.n_aside
+        self._ring[np.arange(end - len(late), end) % self._window] = late
 
     @property
     def alarm(self) -> ShiftAlarm | None:
