@@ -12,6 +12,7 @@ from scipy import stats
 
 import conebandit as cb
 from conebandit.diagnose import watches
+from conebandit.diagnose.monitor import _kept
 from conebandit.diagnose.snapshot import filled_radius
 from conebandit.kernels import monitor as kernels
 from conebandit.validate import storage
@@ -182,7 +183,7 @@ def test_one_by_one_and_in_any_pieces(rng):
     assert whole.alarm is not None
     for other in (single, pieces):
         assert other.alarm == whole.alarm
-        for a, b in zip(other._kept().values(), whole._kept().values(), strict=True):
+        for a, b in zip(_kept(other).values(), _kept(whole).values(), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -191,13 +192,13 @@ def test_copies_go_their_own_ways(rng):
     monitor = cb.ShiftMonitor(2, reference=127)
     monitor.update_many(x[:200])
     copies = [copy.deepcopy(monitor), pickle.loads(pickle.dumps(monitor))]
-    before = [a.copy() for a in copies[0]._kept().values()]
+    before = [a.copy() for a in _kept(copies[0]).values()]
     monitor.update_many(x[200:])
     for other in copies:
-        for a, b in zip(other._kept().values(), before, strict=True):
+        for a, b in zip(_kept(other).values(), before, strict=True):
             np.testing.assert_array_equal(a, b)
         other.update_many(x[200:])
-        for a, b in zip(other._kept().values(), monitor._kept().values(), strict=True):
+        for a, b in zip(_kept(other).values(), _kept(monitor).values(), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -400,7 +401,7 @@ def test_saved_and_loaded_it_goes_on_as_before(seen, options, rng, tmp_path):
     again = cb.ShiftMonitor.load(tmp_path / "monitor.npz")
     for m in (monitor, again):
         m.update_many(x[seen:])
-    for a, b in zip(again._kept().values(), monitor._kept().values(), strict=True):
+    for a, b in zip(_kept(again).values(), _kept(monitor).values(), strict=True):
         np.testing.assert_array_equal(a, b)
 
 

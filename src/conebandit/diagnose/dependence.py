@@ -9,6 +9,7 @@ from scipy import special, stats
 
 from conebandit.validate.arrays import FloatArray
 
+MAX_CONTEXTS = 65_535  # from which blocks are chosen, at most
 LEVEL = 0.01  # probability that independent contexts are taken for dependent ones
 BLOCKS = 8  # whole blocks that must be seen before their length is chosen; also the blocks to a gap
 SLOW = 8  # blocks in a period, at least, for a rhythm to do harm
@@ -46,9 +47,9 @@ def choose_blocks(contexts: FloatArray) -> Blocks | None:
     >>> rng = np.random.default_rng(0)
     >>> choose_blocks(rng.random((511, 2)))
     Blocks(length=1, gap=0)
-    >>> week = np.arange(1022) % 7 >= 5
-    >>> choose_blocks(rng.normal(week)[:, None])
-    Blocks(length=7, gap=0)
+    >>> weekend = np.arange(1022) // 10 % 7 >= 5
+    >>> choose_blocks(rng.normal(2 * weekend)[:, None])
+    Blocks(length=70, gap=0)
     """
     scores = _scores(contexts)
     length, doubled = 1, False
@@ -59,6 +60,28 @@ def choose_blocks(contexts: FloatArray) -> Blocks | None:
         period = _rhythm(means)
         length, doubled = length * (period or 2), doubled or period is None
     return None
+
+
+def choose_from_first(contexts: FloatArray, reference: int, before: int) -> tuple[int, Blocks | None]:
+    """Choose blocks from the first R contexts of those seen, or 2 R + 1, 4 R + 3, ...; and from how many it was.
+
+    The first ``before`` contexts have been tried already.
+
+    Examples
+    --------
+    >>> choose_from_first(np.random.default_rng(0).random((600, 1)), reference=511, before=0)
+    (511, Blocks(length=1, gap=0))
+    """
+    enough = reference
+    while enough <= len(contexts):
+        if enough > before:
+            blocks = choose_blocks(contexts[:enough])
+            if blocks is None and enough > MAX_CONTEXTS // 2:
+                blocks = longest_blocks(contexts[:enough])
+            if blocks is not None:
+                return enough, blocks
+        enough = 2 * enough + 1
+    return enough, None
 
 
 def longest_blocks(contexts: FloatArray) -> Blocks:

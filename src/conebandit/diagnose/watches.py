@@ -64,20 +64,12 @@ class ContextWatch:
 
 
 class BlockWatch:
-    """Bets on the ranks of blocks of contexts, by their summaries.
+    """Bets on the ranks of blocks of contexts, by their :class:`BlockSummaries`, whose options it takes, and these.
 
     Parameters
     ----------
-    context_dim
-        Number of coordinates.
-    blocks
-        Contexts in a block and its gap; with length 0 a block ends when :meth:`end_block` is called.
-    set_aside
-        How many contexts at the beginning are set aside; with length 0, how many blocks.
     reference
-        Blocks after those that are ranked against, but not bet on; one less than a power of two.
-    marginals, pairs
-        Whether to look at single coordinates, and at pairs of them.
+        Blocks after those set aside that are ranked against, but not bet on; one less than a power of two.
     window
         How many recent contexts to keep.
     seed
@@ -195,15 +187,19 @@ def make_watches(
     *,
     reference: int,
     set_aside: int | None,
+    alpha: float,
     window: int,
     pairs: bool,
     seed: np.uint64,
 ) -> list[ContextWatch | BlockWatch]:
-    """What bets on blocks of this length, with a reference of so many blocks, or with so many contexts set aside."""
+    """What bets on blocks of this length, with a reference of so many blocks, or with so many contexts set aside.
+
+    All streams together share ``alpha`` evenly.
+    """
     half, pairs = (reference + 1) // 2, pairs and context_dim > 1
     if blocks.length != 1:
         aside, rest = (half * (blocks.length or 1), half - 1) if set_aside is None else (set_aside, BLOCKS - 1)
-        return [
+        watches: list[ContextWatch | BlockWatch] = [
             BlockWatch(
                 context_dim,
                 blocks,
@@ -215,8 +211,9 @@ def make_watches(
                 seed=seed,
             )
         ]
-    watches: list[ContextWatch | BlockWatch] = [ContextWatch(context_dim, reference, window, seed)]
-    if pairs:
+    else:
+        watches = [ContextWatch(context_dim, reference, window, seed)]
+    if blocks.length == 1 and pairs:
         watches.append(
             BlockWatch(
                 context_dim,
@@ -229,4 +226,6 @@ def make_watches(
                 seed=seed,
             )
         )
+    for watch in watches:
+        watch.bets.limit = sum(other.bets.n_streams for other in watches) / alpha
     return watches
