@@ -143,13 +143,16 @@ class CompiledPolicy(LearningPolicy):
         reward
             Shape (M,); nan for a metric that is not known.
         """
-        x, index, vector = self._checked(context, arm, reward)
+        self._learn(*self._checked(context, arm, reward))
+
+    def _learn(self, x: FloatArray, arm: int, reward: FloatArray) -> None:
+        """Learn from a reward at a point of the unit cube; nothing is checked."""
         counts = self._state.size.tolist()
         for position, limit in self._limits:
             if counts[position] > limit:
                 self._make_room(1)
                 break
-        self._kernels.learn(self._state, x, index, vector)
+        self._kernels.learn(self._state, x, arm, reward)
         self._settle()
 
     def front(self, context: ArrayLike) -> Front:

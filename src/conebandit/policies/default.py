@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
@@ -21,6 +23,7 @@ def default_policy(
     *,
     bounds: ArrayLike | None = None,
     explore: float = 0.0,
+    resolution: ArrayLike = 0.0,
 ) -> ConeKernel | ConeTree:
     """The policy that we recommend for a problem of this size, by evidence.
 
@@ -30,7 +33,7 @@ def default_policy(
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
 
     Examples
@@ -41,6 +44,7 @@ def default_policy(
     'ConeKernel'
     """
     models = as_count(n_arms, "n_arms") * as_cone(cone).dim
+    common: dict[str, Any] = {"seed": seed, "bounds": bounds, "explore": explore, "resolution": resolution}
     if models <= MAX_MODELS:
-        return ConeKernel(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore)
-    return ConeTree(n_arms, cone, context_dim, preset="adaptive", seed=seed, bounds=bounds, explore=explore)
+        return ConeKernel(n_arms, cone, context_dim, **common)
+    return ConeTree(n_arms, cone, context_dim, preset="adaptive", **common)

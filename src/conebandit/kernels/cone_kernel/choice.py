@@ -1,9 +1,13 @@
-"""From predictions to an arm: which arms are active, on the front, worth playing, reported, and which one is played.
+"""From predictions to an arm: which arms are active, which are reported, and what one more observation is worth.
 
 Predictions come as ``values`` (K, M, L): in column 0 the posterior means, in the others L - 1 draws, in units of the
-spread of a metric; ``scales`` says how to convert them. Their ``images`` (K, F, L) on the facets of the cone are
-compared facet by facet. Only the arms that are active at a context, often few, take part in what costs the square of
-their number.
+spread of a metric. Arms are compared by their ``images`` on the facets of the cone, in units of the typical size of a
+reward there. Only the arms that are active at a context, often few, take part in what costs the square of their number.
+
+The *margin* of an arm is by how much another one beats it on every facet: the largest, over the other arms, of the
+least lead. If it is positive, the arm is off the front and to play it costs that much. If it is negative, the arm is on
+the front, and a report without it falls short by that much. So either way, to misjudge an arm costs the size of its
+margin, and a normal law for the margin, from a few posterior draws, says what that is expected to be.
 """
 
 from __future__ import annotations
@@ -13,300 +17,226 @@ import math
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.constants import (
-    CLEAR_LEAD,
-    ELIMINATION_MARGIN,
-    FRONT_ERROR_PRICE,
-    LEAST_KNOWN_EVERY,
-    MIN_UNCERTAINTY,
-    PLAY_TEMPERATURE,
-    REPORT_CHANCE,
-    REPORT_CHANCE_ON_FRONT,
-)
-from conebandit.kernels.cone_kernel.state import CENTRE, NOISE, SPREAD
-from conebandit.kernels.fronts import draw, keep_undominated
-from conebandit.kernels.rng import GOLDEN, mix
+from conebandit.kernels.cone_kernel.constants import ELIMINATION_MARGIN, MIN_DEVIATION, N_FRONTS, REPORT_PRICE
+from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD, State
+from conebandit.kernels.rng import GOLDEN, mix, normal
 from conebandit.kernels.types import Bools, Floats, Ints
 
-_PART, _LOW_16_BITS = 2.0**16, np.uint64(0xFFFF)
-
-
-@in_place
-def write_images(facets: Floats, scales: Floats, values: Floats, images: Floats) -> None:
-    """Images on the facets of all columns: (K, M, L) -> (K, F, L)."""
-    for k in range(images.shape[0]):
-        for j in range(images.shape[1]):
-            row = images[k, j]
-            row[:] = 0.0
-            for m in range(values.shape[1]):
-                weight, centre, spread, column = facets[j, m], scales[CENTRE, m], scales[SPREAD, m], values[k, m]
-                for c in range(row.size):
-                    row[c] += weight * (centre + spread * column[c])
+_DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 @in_place
 def variances_of_draws(values: Floats, variances: Floats) -> None:
-    """Mean square of the draws' distance to column 0: (A, B, L) -> (A, B)."""
+    """Mean square of the draws' distance to column 0: (K, M, L) -> (K, M)."""
     draws = values.shape[2] - 1
-    for a in range(values.shape[0]):
-        for b in range(values.shape[1]):
+    for k in range(values.shape[0]):
+        for m in range(values.shape[1]):
             total = 0.0
             for c in range(1, draws + 1):
-                total += (values[a, b, c] - values[a, b, 0]) ** 2
-            variances[a, b] = total / draws
+                total += (values[k, m, c] - values[k, m, 0]) ** 2
+            variances[k, m] = total / draws
 
 
 @in_place
-def uncertainty_by_arm(values: Floats, scales: Floats, variances: Floats, uncertainty: Floats) -> float:
-    """Write variances of predictions (K, M), and their sums over metrics in units of the noise, v_k / sigma^2 (K,).
+def uncertainty_by_arm(variances: Floats, noise: Floats, uncertainty: Floats) -> float:
+    """Write the variance of predictions in units of the noise, v_k / sigma_k^2, as a mean over metrics: (K, M) -> (K,).
 
-    Gives about how many contexts were seen nearby: the sum over arms of sigma^2 / v_k.
+    Gives about how many contexts were seen nearby, and this one: the sum over arms of sigma_k^2 / v_k, and 1.
     """
-    variances_of_draws(values, variances)
-    nearby = 0.0
+    nearby = 1.0
     for k in range(uncertainty.size):
-        uncertainty[k] = 0.0
+        total = 0.0
         for m in range(variances.shape[1]):
-            uncertainty[k] += variances[k, m] / scales[NOISE, m]
-        nearby += 1.0 / max(uncertainty[k], MIN_UNCERTAINTY)
+            total += variances[k, m] / noise[k, m]
+        uncertainty[k] = max(total / variances.shape[1], MIN_DEVIATION)
+        nearby += 1.0 / uncertainty[k]
     return nearby
 
 
 @in_place
-def deviations_of_differences(variances: Floats, arms: Ints, deviations: Floats) -> None:
-    """Posterior deviation of the difference of every two of some ``arms`` on every facet: (K, F) -> (n, n, F)."""
-    for a in range(arms.size):
-        for b in range(a + 1):
-            for j in range(deviations.shape[2]):
-                deviations[a, b, j] = math.sqrt(variances[arms[a], j] + variances[arms[b], j])
-                deviations[b, a, j] = deviations[a, b, j]
+def write_units(state: State, units: Floats) -> None:
+    """Typical size of a reward on each facet (F,)."""
+    for j in range(units.size):
+        units[j] = 0.0
+        for m in range(state.facets.shape[1]):
+            size = math.hypot(state.scales[CENTRE, m], state.scales[SPREAD, m])
+            units[j] += abs(state.facets[j, m]) * size
+
+
+@in_place
+def _image(state: State, j: int, row: Floats, column: int) -> float:
+    """Image on facet ``j`` of a column of the predictions (M, L) of an arm."""
+    value = 0.0
+    for m in range(row.shape[0]):
+        value += state.facets[j, m] * (state.scales[CENTRE, m] + state.scales[SPREAD, m] * row[m, column])
+    return value
 
 
 @compiled
-def find_active(images: Floats, variances: Floats, active: Bools) -> Ints:
-    """Clear the flags of arms that another one beats on every facet by more than ELIMINATION_MARGIN deviations.
-
-    Gives those that are left.
-    """
-    for b in range(active.size):
+def find_active(state: State, values: Floats, variances: Floats, units: Floats, active: Bools) -> Ints:
+    """Flag arms that no other one beats on every facet by more than ELIMINATION_MARGIN deviations; gives them."""
+    arms, facets = active.size, units.size
+    means, spreads = np.empty((arms, facets)), np.zeros((arms, facets))
+    for k in range(arms):
+        for j in range(facets):
+            means[k, j] = _image(state, j, values[k], 0)
+            for m in range(variances.shape[1]):
+                spreads[k, j] += (state.facets[j, m] * state.scales[SPREAD, m]) ** 2 * variances[k, m]
+    found = 0
+    for b in range(arms):
         active[b] = True
-        for a in range(active.size):
+        for a in range(arms):
             beaten = a != b
-            for j in range(images.shape[1]):
-                rise = images[a, j, 0] - images[b, j, 0]
-                margin = ELIMINATION_MARGIN * ELIMINATION_MARGIN * (variances[a, j] + variances[b, j])
-                beaten &= rise > 0.0 and rise * rise > margin
+            for j in range(facets):
+                rise = means[a, j] - means[b, j]
+                beaten &= rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
             if beaten:
                 active[b] = False
                 break
-    return np.flatnonzero(active)
+        found += active[b]
+    few = np.empty(found, dtype=np.int64)
+    for b in range(arms - 1, -1, -1):
+        if active[b]:
+            found -= 1
+            few[found] = b
+    return few
 
 
-@in_place
-def find_front(images: Floats, deviations: Floats, tie: float, front: Bools) -> None:
-    """Flag arms on the front of the means, without those that merely tie with a clearly different arm.
+@compiled
+def perturbed_images(
+    state: State, values: Floats, variances: Floats, units: Floats, few: Ints, key: np.uint64
+) -> Floats:
+    """Images of some arms, their predictions perturbed by whole posterior deviations N_FRONTS times: (n, F, N_FRONTS).
 
-    A tie is a lead of up to ``tie`` deviations; with ``tie`` = 0 this is the front of column 0 of the images. Where
-    arms really tie in a metric (at a floor or ceiling, say), an arm that is clearly worse in the others would still be
-    on that front half of the time.
+    Perturbations are hashed from ``key`` and not from the key of the decision, so that the chance of every arm is
+    known. They come in pairs of opposite sign, which leaves less to luck.
     """
-    found = 0
-    for b in range(front.size):
-        front[b] = not _is_beaten(images, 0, deviations, tie, b)
-        found += front[b]
-    if found == 0:
-        front[:] = True
-        keep_undominated(images[:, :, 0], front)
+    objectives, count = values.shape[1], np.uint64(0)
+    row, images = np.empty((objectives, N_FRONTS)), np.empty((few.size, units.size, N_FRONTS))
+    for i in range(few.size):
+        for m in range(objectives):
+            mean, deviation = values[few[i], m, 0], math.sqrt(variances[few[i], m])
+            for c in range(0, N_FRONTS, 2):
+                count += np.uint64(1)
+                shift = deviation * normal(mix(key + count * GOLDEN))
+                row[m, c], row[m, c + 1] = mean + shift, mean - shift
+        for j in range(units.size):
+            for c in range(N_FRONTS):
+                images[i, j, c] = _image(state, j, row, c) / units[j]
+    return images
 
 
 @in_place
-def _is_beaten(images: Floats, column: int, deviations: Floats, tie: float, b: int) -> bool:
-    """Whether an arm is nowhere below ``b`` by more than a tie, and above it on every facet or clearly on one."""
+def write_margins(images: Floats, slack: Floats, units: Floats, i: int, least: Floats, margins: Floats) -> None:
+    """Margin of an arm in each column, less the resolution: where it is positive, the arm is unacceptable."""
+    for c in range(margins.size):
+        margins[c] = -np.inf
     for a in range(images.shape[0]):
-        if a != b:
-            above, clearly = True, False
-            for j in range(images.shape[1]):
-                rise, deviation = images[a, j, column] - images[b, j, column], deviations[b, a, j]
-                if rise < -tie * deviation:
-                    break
-                above &= rise > 0.0
-                clearly |= rise > CLEAR_LEAD * deviation
-            else:
-                if above or clearly:
-                    return True
+        if a != i:
+            for c in range(least.size):
+                least[c] = np.inf
+            for j in range(units.size):
+                better, mine, least_rise = images[a, j], images[i, j], slack[j] / units[j]
+                for c in range(least.size):
+                    rise = better[c] - mine[c] - least_rise
+                    least[c] = rise if rise < least[c] else least[c]
+            for c in range(margins.size):
+                margins[c] = least[c] if least[c] > margins[c] else margins[c]
+
+
+@in_place
+def _is_inessential(images: Floats, slack: Floats, units: Floats, i: int, column: int) -> bool:
+    """Whether another arm is nowhere below this one by more than the resolution, and above it by more somewhere."""
+    for a in range(images.shape[0]):
+        if a != i:
+            nowhere_below, above = True, False
+            for j in range(units.size):
+                rise = images[a, j, column] - images[i, j, column]
+                nowhere_below &= rise >= -slack[j] / units[j]
+                above |= rise > slack[j] / units[j]
+            if nowhere_below and above:
+                return True
     return False
 
 
-@in_place
-def approximately_normal(bits: np.uint64) -> float:
-    """A number of mean 0 and variance 1: 64 random bits are four uniform numbers, whose sum is nearly normal.
+@compiled
+def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown: Bools) -> None:
+    """Write mean and deviation of the margin of each arm into ``judged`` (n, 2), and flag those to be reported.
 
-    Each of the four is below P = 2^16, with mean (P - 1) / 2 and a variance of about P^2 / 12.
+    Reported are arms that are essential at least as probably as they are unacceptable (without a resolution: on the
+    front with a chance of a half or more), and the best one if there is none.
     """
-    total = float(bits & _LOW_16_BITS) + float((bits >> np.uint64(16)) & _LOW_16_BITS)
-    total += float((bits >> np.uint64(32)) & _LOW_16_BITS) + float(bits >> np.uint64(48))
-    return (total - 2.0 * (_PART - 1.0)) * (math.sqrt(3.0) / _PART)
+    arms, columns = images.shape[0], images.shape[2]
+    least, margins = np.empty((2, columns))
+    resolves, best, any_shown = slack.max() > 0.0, 0, False
+    for i in range(arms):
+        write_margins(images, slack, units, i, least, margins)
+        total = squares = 0.0
+        essential = unacceptable = 0
+        for c in range(columns):
+            total += margins[c]
+            unacceptable += margins[c] > 0.0
+            essential += not (_is_inessential(images, slack, units, i, c) if resolves else margins[c] > 0.0)
+        for c in range(columns):
+            squares += (margins[c] - total / columns) ** 2
+        judged[i, 0], judged[i, 1] = total / columns, max(math.sqrt(squares / columns), MIN_DEVIATION)
+        shown[i] = essential >= unacceptable
+        any_shown |= shown[i]
+        best = i if judged[i, 0] < judged[best, 0] else best
+    if not any_shown:
+        shown[best] = True
 
 
 @in_place
-def perturb(values: Floats, variances: Floats, key: np.uint64) -> None:
-    """Replace the draws by the mean plus fresh noise of their ``variances`` (K, M), hashed from ``key``.
-
-    Fresh noise explores more than a few fixed draws can, and as it does not depend on the key of the decision, the
-    chance of every arm is known.
-    """
-    arms, objectives, columns = values.shape
-    count = np.uint64(0)
-    for k in range(arms):
-        for m in range(objectives):
-            mean, deviation = values[k, m, 0], math.sqrt(variances[k, m])
-            for c in range(1, columns):
-                count += np.uint64(1)
-                values[k, m, c] = mean + deviation * approximately_normal(mix(key + count * GOLDEN))
+def expected_cost(mean: float, deviation: float) -> float:
+    """Expected positive part of a normal margin: what to play the arm costs."""
+    z = mean / deviation
+    below = 0.5 * math.erfc(-z / math.sqrt(2.0))
+    return max(deviation * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z) + mean * below, 0.0)
 
 
 @compiled
-def find_worthwhile(
-    facets: Floats,
-    scales: Floats,
-    values: Floats,
-    images: Floats,
-    front: Bools,
-    uncertainty: Floats,
-    nearby: float,
-    worthwhile: Bools,
-    chances: Floats,
-) -> None:
-    """Flag arms on the front of the predictions, and those whose expected gap is below what knowing them better saves.
+def weigh(judged: Floats, uncertainty: Floats, few: Ints, nearby: float, weights: Floats) -> int:
+    """Write what an observation of each arm is worth, net of its cost, into ``weights`` (n,), 0 if nothing.
 
-    An arm that is misjudged, with chance q, distorts the front by about its distance to the nearest other arm on it.
-    One more observation lowers q by a share of v_k / (2 sigma^2), for about as many contexts as were seen ``nearby``,
-    the sum over arms of sigma^2 / v. Gaps and distances are relative to the typical size of each metric.
-
-    ``chances`` receives the chance of each arm to be on the front: the share of perturbed fronts that have it.
+    One more observation of arm k lowers the deviation s of its margin by a share of v / (2 (v + sigma^2)). That lowers
+    the expected error of the report by this share of s times the normal density at the margin; and the cost of
+    the best play, c, by this share of what arm k contributes to it. It pays off at about as many contexts as were seen
+    ``nearby`` so far. An arm is worth playing if that exceeds what it costs more than the best one. Gives the best one.
     """
-    objectives, columns = values.shape[1:]
-    size, unit = np.empty(objectives), np.zeros(facets.shape[0])
-    for m in range(objectives):
-        size[m] = math.hypot(scales[CENTRE, m], scales[SPREAD, m])
-        for j in range(unit.size):
-            unit[j] += abs(facets[j, m]) * size[m]
-    gaps, scratch = np.empty((2, columns))
-    for k in range(worthwhile.size):
-        _write_gaps(images, unit, k, scratch, gaps)
-        on, gap = 0, 0.0
-        for c in range(1, columns):
-            on += gaps[c] <= 0.0
-            gap += max(gaps[c], 0.0)
-        misjudged, distance = min(on, columns - 1 - on), _distance_to_front(scales, values, front, size, k)
-        worthwhile[k] = front[k] or gap < FRONT_ERROR_PRICE * nearby * uncertainty[k] * misjudged * distance
-        chances[k] = on / (columns - 1)
+    arms, best = few.size, 0
+    costs, rivals = np.empty((2, arms))
+    for i in range(arms):
+        costs[i] = expected_cost(judged[i, 0], judged[i, 1])
+        best = i if costs[i] < costs[best] else best
+    all_rivals = 0.0
+    for i in range(arms):
+        z = (costs[i] - costs[best]) / judged[i, 1]
+        rivals[i] = judged[i, 1] * math.exp(-0.5 * z * z)
+        all_rivals += rivals[i]
+    for i in range(arms):
+        z, known = judged[i, 0] / judged[i, 1], 0.5 * uncertainty[few[i]] / (1.0 + uncertainty[few[i]])
+        report = REPORT_PRICE * judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
+        play = costs[best] * rivals[i] / all_rivals
+        weights[i] = max(nearby * known * (report + play) - (costs[i] - costs[best]), 0.0)
+    return best
 
 
 @in_place
-def _write_gaps(images: Floats, unit: Floats, k: int, least: Floats, gaps: Floats) -> None:
-    """By how much ``k`` is beaten on every facet by the arm that beats it most, in each column; ``least`` is scratch.
-
-    Not positive where none beats it.
-    """
-    for c in range(gaps.size):
-        gaps[c] = -np.inf
-    for a in range(images.shape[0]):
-        if a != k:
-            better, mine, scale = images[a, 0], images[k, 0], 1.0 / unit[0]
-            for c in range(least.size):
-                least[c] = scale * (better[c] - mine[c])
-            for j in range(1, unit.size):
-                better, mine, scale = images[a, j], images[k, j], 1.0 / unit[j]
-                for c in range(least.size):
-                    rise = scale * (better[c] - mine[c])
-                    least[c] = rise if rise < least[c] else least[c]
-            for c in range(gaps.size):
-                gaps[c] = least[c] if least[c] > gaps[c] else gaps[c]
-
-
-@in_place
-def _distance_to_front(scales: Floats, values: Floats, front: Bools, size: Floats, k: int) -> float:
-    """Distance of the prediction of ``k`` to the nearest other arm on the front, 0 if there is none."""
-    nearest = np.inf
-    for a in range(front.size):
-        if front[a] and a != k:
-            far = 0.0
-            for m in range(size.size):
-                far = max(far, abs(values[a, m, 0] - values[k, m, 0]) * scales[SPREAD, m] / size[m])
-            nearest = min(nearest, far)
-    return nearest if nearest < np.inf else 0.0
-
-
-@in_place
-def find_reported(front: Bools, chances: Floats, reported: Bools) -> None:
-    """Flag arms that are probably on the front: those on the front of the predictions need less of a chance."""
-    found = 0
-    for k in range(front.size):
-        reported[k] = chances[k] >= (REPORT_CHANCE_ON_FRONT if front[k] else REPORT_CHANCE)
-        found += reported[k]
-    if found == 0:
-        for k in range(front.size):
-            reported[k] = front[k]
-
-
-@in_place
-def shrink_perturbations(images: Floats) -> None:
-    """Shrink perturbations to the temperature at which arms are played."""
-    for k in range(images.shape[0]):
-        for j in range(images.shape[1]):
-            row, mean = images[k, j], images[k, j, 0]
-            for c in range(row.size):
-                row[c] = mean + PLAY_TEMPERATURE * (row[c] - mean)
-
-
-@compiled
-def pick(
-    images: Floats,
-    deviations: Floats,
-    tie: float,
-    uncertainty: Floats,
-    front: Bools,
-    worthwhile: Bools,
-    u: float,
-    chances: Floats,
-) -> int:
-    """One of the perturbed fronts, and of it a worthwhile arm: any, or (in every second front) the least known.
-
-    A front without a worthwhile arm is replaced by the ``front`` of the predictions. The uniform number ``u`` decides
-    on front and arm; ``chances`` receives how probable each arm was.
-    """
-    arms, draws = images.shape[0], images.shape[2] - 1
-    drawn = int(u * draws)
-    arm = 0
-    shares, flags = np.empty(arms), np.empty(arms, dtype=np.bool_)
-    chances[:] = 0.0
-    for c in range(1, draws + 1):
-        found = 0
-        for b in range(arms):
-            flags[b] = worthwhile[b] and not _is_beaten(images, c, deviations, tie, b)
-            found += flags[b]
-        if found == 0:
-            flags[:] = front
-        if c % LEAST_KNOWN_EVERY == 0:
-            _keep_least_known(flags, uncertainty)
-        if c == drawn + 1:
-            arm = draw(flags, u * draws - drawn, shares)
-        size = 0
-        for k in range(arms):
-            size += flags[k]
-        for k in range(arms):
-            if flags[k]:
-                chances[k] += 1.0 / (size * draws)
-    return arm
-
-
-@in_place
-def _keep_least_known(flags: Bools, uncertainty: Floats) -> None:
-    """Keep only the flagged arm about which least is known."""
-    best = -1
-    for k in range(flags.size):
-        if flags[k] and (best < 0 or uncertainty[k] > uncertainty[best]):
-            best = k
-    for k in range(flags.size):
-        flags[k] = k == best
+def draw_by_weight(weights: Floats, otherwise: int, u: float) -> int:
+    """Scale weights to add up to 1, and draw by them with a uniform number; ``otherwise`` if all are 0."""
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i]
+    if not 0.0 < total < np.inf:
+        weights[:], total = 0.0, 1.0
+        weights[otherwise] = 1.0
+    drawn, below, last = -1, 0.0, otherwise
+    for i in range(weights.size):
+        weights[i] /= total
+        below += weights[i]
+        if weights[i] > 0.0:
+            last = i  # rounding may leave the sum below 1
+            if drawn < 0 and u < below:
+                drawn = i
+    return drawn if drawn >= 0 else last

@@ -136,7 +136,7 @@ INITIAL_NOISE = _constant(
     UNRECORDED,
 )
 INITIAL_AMPLITUDE = _constant(
-    "INITIAL_AMPLITUDE", 0.5, "prior variance of a mean function before anything is known", UNRECORDED
+    "INITIAL_AMPLITUDE", 0.1, "prior variance of a mean function before anything is known", UNRECORDED
 )
 INITIAL_RELEVANCE = _constant("INITIAL_RELEVANCE", 1.0, "relevance of every coordinate at first", UNRECORDED)
 INITIAL_LENGTH = _constant("INITIAL_LENGTH", 0.4, "length scale at first: the nearest one of the grid", UNRECORDED)
@@ -147,7 +147,7 @@ INITIAL_CONSTANT_VARIANCE = _constant(
     UNRECORDED,
 )
 MIN_CONSTANT_VARIANCE = _constant("MIN_CONSTANT_VARIANCE", 0.01, "least value of the same when learned", UNRECORDED)
-MAX_CONSTANT_VARIANCE = _constant("MAX_CONSTANT_VARIANCE", 10.0, "greatest value of the same when learned", UNRECORDED)
+MAX_CONSTANT_VARIANCE = _constant("MAX_CONSTANT_VARIANCE", 100.0, "greatest value of the same when learned", UNRECORDED)
 MIN_PRIOR_VARIANCE = _constant("MIN_PRIOR_VARIANCE", 1e-9, "least prior variance of a feature", GUARD)
 MIN_AMPLITUDE = _constant(
     "MIN_AMPLITUDE",
@@ -156,12 +156,6 @@ MIN_AMPLITUDE = _constant(
     UNRECORDED,
 )
 MAX_AMPLITUDE = _constant("MAX_AMPLITUDE", 1.5, "greatest value of the same", UNRECORDED)
-IMAGINED_WEIGHTS = _constant(
-    "IMAGINED_WEIGHTS",
-    1.0,
-    "weights of unit variance that are added to those learned when an amplitude or a constant's variance is estimated",
-    UNRECORDED,
-)
 MIN_KNOWN_SHARE = _constant(
     "MIN_KNOWN_SHARE", 1e-6, "least share of a weight that counts as known from the data", UNRECORDED
 )
@@ -172,6 +166,9 @@ MIN_FREEDOM_SHARE = _constant(
     UNRECORDED,
 )
 MIN_FREEDOM = _constant("MIN_FREEDOM", 1e-9, "least degrees of freedom of a metric that was never observed", GUARD)
+NOISE_WEIGHT = _constant(
+    "NOISE_WEIGHT", 10.0, "imagined observations of an arm with the noise of all arms together", LATER
+)
 MIN_NOISE = _constant(
     "MIN_NOISE", 1e-5, "least variance of the noise, in units of the variance of the rewards", UNRECORDED
 )
@@ -207,7 +204,7 @@ MIN_KEPT_FEATURES = _constant(
 N_DRAWS = _constant(
     "N_DRAWS",
     15,
-    "posterior draws kept for each arm and metric, and perturbed predictions at a context",
+    "posterior draws kept for each arm and metric",
     "derived: with the mean, a round number of columns; otherwise not recorded",
 )
 BLOCK = _constant(
@@ -219,99 +216,22 @@ BLOCK = _constant(
 
 # ---- What is played and reported ------------------------------------------------------------------------------------
 
-PLAY_TEMPERATURE = _constant(
-    "PLAY_TEMPERATURE", 0.7, "size of the perturbations that choose an arm, in posterior deviations", BY_HAND
+N_FRONTS = _constant(
+    "N_FRONTS", 16, "perturbed predictions at a context, in pairs, from which margins are judged", LATER
 )
-FRONT_ERROR_PRICE = _constant(
-    "FRONT_ERROR_PRICE",
-    0.022,
-    "half of what an error in the reported front costs, a bad play costing 1",
-    BY_HAND + "; the score of the leaderboard would give 0.05",
+REPORT_PRICE = _constant(
+    "REPORT_PRICE",
+    0.1,
+    "what an error in the report costs, a bad play costing 1",
+    "derived: the score of the leaderboard, play + 0.1 (shortfall + front)",
 )
-LEAST_KNOWN_EVERY = _constant(
-    "LEAST_KNOWN_EVERY",
-    2,
-    "in every so-many-th perturbed front, the least known arm is played instead of any one",
-    "chosen by hand, no committed command; 3 was tried, and left parts of the front unseen where means jump",
-)
-MIN_UNCERTAINTY = _constant("MIN_UNCERTAINTY", 1e-300, "least variance of a prediction, in units of the noise", GUARD)
 ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",
     4.0,
     "posterior deviations by which an arm must be beaten on every facet to be out of the running",
     UNRECORDED,
 )
-CLEAR_LEAD = _constant(
-    "CLEAR_LEAD",
-    2.0,
-    "posterior deviations by which an arm must be better on some facet before a near tie on another counts as one",
-    UNRECORDED,
-)
-REPORT_CHANCE_ON_FRONT = _constant(
-    "REPORT_CHANCE_ON_FRONT",
-    0.4,
-    "least chance of being on the true front to be reported, for an arm on the front of the posterior means",
-    BY_HAND,
-)
-REPORT_CHANCE = _constant("REPORT_CHANCE", 0.75, "the same for any other arm", BY_HAND)
+MIN_DEVIATION = _constant("MIN_DEVIATION", 1e-150, "least deviation of a margin or variance of a prediction", GUARD)
 RADIUS = _constant("RADIUS", 2.0, "posterior deviations that the radii of a front are wide", UNRECORDED)
-
-# ---- Ties -----------------------------------------------------------------------------------------------------------
-
-RECENT_CONTEXTS = _constant(
-    "RECENT_CONTEXTS", 200, "last contexts at which leads of arms over each other are counted", LATER + "; 300 at first"
-)
-NEAR_LEAD = _constant("NEAR_LEAD", 1.0, "posterior deviations below which a lead is near zero", UNRECORDED)
-DECIDED_LEAD = _constant("DECIDED_LEAD", 2.0, "posterior deviations above which a lead is decided", UNRECORDED)
-FAR_LEAD = _constant(
-    "FAR_LEAD",
-    4.0,
-    "leads between DECIDED_LEAD and this many deviations tell how frequent leads are where there are no ties",
-    UNRECORDED,
-)
-NEAR_SHARE_OF_TIES = _constant(
-    "NEAR_SHARE_OF_TIES",
-    0.68,
-    "share of the leads of tied arms that are near zero",
-    "derived: a normal number is within one deviation of 0 with chance 0.6827",
-)
-MIN_LEAD_DENSITY = _constant("MIN_LEAD_DENSITY", 2e-4, "added to the density of leads that are no ties", UNRECORDED)
-MIN_EXPECTED_SHARE = _constant(
-    "MIN_EXPECTED_SHARE", 1e-3, "least share of leads near zero that is expected in a world without ties", LATER
-)
-MAX_TIE = _constant("MAX_TIE", 2.5, "largest lead, in posterior deviations, that a tie may explain", BY_HAND)
-TIE_STEP = _constant("TIE_STEP", 0.05, "steps in which that lead is looked for", UNRECORDED)
-ENOUGH_DECIDED = _constant(
-    "ENOUGH_DECIDED",
-    (0.2, 0.3),
-    "share of decided leads below which ties are not believed in, and above which they are fully",
-    BY_HAND,
-)
-TIES_REPORTED = _constant(
-    "TIES_REPORTED",
-    (1.0, 1.4),
-    "the same for the ratio of leads near zero to those expected without ties, for what is reported",
-    BY_HAND,
-)
-TIES_PLAYED = _constant("TIES_PLAYED", (1.3, 1.7), "the same for what is played", BY_HAND)
-REPORT_TIE_WEIGHT = _constant(
-    "REPORT_TIE_WEIGHT", 0.6, "share of the lead that a tie explains which counts as tied in reports", BY_HAND
-)
-REPORT_TIE_OFFSET = _constant("REPORT_TIE_OFFSET", 0.1, "posterior deviations taken off that", BY_HAND)
-PLAY_TIE_WEIGHT = _constant("PLAY_TIE_WEIGHT", 2.2, "as REPORT_TIE_WEIGHT, for what is played", BY_HAND)
-PLAY_TIE_OFFSET = _constant("PLAY_TIE_OFFSET", 0.3, "as REPORT_TIE_OFFSET, for what is played", BY_HAND)
-MAX_PLAY_TIE = _constant(
-    "MAX_PLAY_TIE",
-    2.6,
-    "largest lead that counts as tied for what is played",
-    BY_HAND + "; within reach of the perturbations, so that an arm wrongly believed tied is still tried now and then",
-)
-REPORT_SHARE_OF_PLAY_TIE = _constant(
-    "REPORT_SHARE_OF_PLAY_TIE", 0.8, "least share of the lead tied in play that is tied in reports too", BY_HAND
-)
-PLAY_TIE_WAIT = _constant("PLAY_TIE_WAIT", 200, "observations for each arm before ties count in play", LATER)
-LEAD_SMOOTHING = _constant(
-    "LEAD_SMOOTHING", 0.5, "weight of the latest fit in the smoothed counts of leads that play uses", LATER
-)
 
 TABLE: tuple[Constant, ...] = tuple(_rows)

@@ -112,9 +112,8 @@ def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, v
 
 
 @compiled
-def posterior_draws(inverse: Floats, mean: Floats, normals: Floats, cov: Floats, weights: Floats) -> None:
-    """Write the covariance, and mean and draws: column 0 of ``normals`` (D, L) is 0, the others are standard normal."""
-    features = mean.size
+def covariance(inverse: Floats, cov: Floats) -> None:
+    """Write the covariance of the weights (D, D), given the inverse root of their precision."""
     transposed, padded = inverse.T.copy(), np.zeros_like(inverse)
     for first in range(0, padded.shape[0], BLOCK):
         rows = transposed[first : first + BLOCK]
@@ -122,19 +121,61 @@ def posterior_draws(inverse: Floats, mean: Floats, normals: Floats, cov: Floats,
         for j in range(0, first + BLOCK, 2):
             one, other = padded[j, : j + 2], padded[j + 1, : j + 2]
             add_four_to_two(one, other, column(rows, j), column(rows, j + 1), p, q, r, s)
-    for j in range(features):
-        weights[j, :] = mean[j]
-        add_rows(weights[j], inverse[j, j:features], normals[j:])
+    for j in range(cov.shape[0]):
         for i in range(j + 1):
             cov[j, i] = padded[j, i]
             cov[i, j] = padded[j, i]
 
 
 @compiled
-def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
-    """Sum of squared errors of the posterior means (K, M, D) on all samples, for each metric, from sums.
+def draw_weights(inverse: Floats, mean: Floats, normals: Floats, weights: Floats) -> None:
+    """Write mean and draws: column 0 of ``normals`` (D, L) is 0, the others are standard normal."""
+    features = mean.size
+    for j in range(features):
+        weights[j, :] = mean[j]
+        add_rows(weights[j], inverse[j, j:features], normals[j:])
 
-    ``cross`` (K, M, D) are sums of features times targets, ``squares`` (M,) of squared targets.
+
+@compiled
+def add_information(cov: Floats, mean: Floats, prior: Floats, precision: Floats, total: Floats) -> None:
+    """Add what an arm tells about the mean of the weights of all arms, in the lower triangle of ``precision``.
+
+    If the weights of an arm have this ``cov`` and ``mean`` given a prior of mean 0 and variances ``prior``, T, then,
+    with the arm's own weights integrated out, the precision of their common mean grows by inv(T) - inv(T) cov inv(T),
+    and precision times mean by inv(T) mean.
+    """
+    for j in range(prior.size):
+        for i in range(j + 1):
+            precision[j, i] -= cov[j, i] / (prior[j] * prior[i])
+        precision[j, j] += 1.0 / prior[j]
+        total[j] += mean[j] / prior[j]
+
+
+@compiled
+def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None:
+    """Turn the mean of the weights given a prior of mean 0 into that given a prior of mean ``shared``."""
+    add_rows(mean, shared / prior, cov)
+
+
+@compiled
+def take_off_shared(complete: Floats, partial: Floats, shared: Floats, cross: Floats) -> None:
+    """Take what the ``shared`` weights predict off the sums of features times targets (D,)."""
+    fitted = np.zeros(shared.size)
+    for j in range(shared.size):
+        for gram in (complete, partial):
+            for i in range(j):
+                fitted[i] += gram[j, i] * shared[j]
+                fitted[j] += gram[j, i] * shared[i]
+            fitted[j] += gram[j, j] * shared[j]
+    for j in range(shared.size):
+        cross[j] -= fitted[j]
+
+
+@compiled
+def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
+    """Sum of squared errors of the posterior means (K, M, D) on the samples of each arm and metric, from sums: (K, M).
+
+    ``cross`` (K, M, D) are sums of features times targets, ``squares`` (K, M) of squared targets.
     """
     arms, objectives, features = weights.shape
     left = squares.copy()
@@ -143,10 +184,10 @@ def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats
         for m in range(objectives):
             fitted[:] = 0.0
             for j in range(features):
-                left[m] -= 2.0 * weights[k, m, j] * cross[k, m, j]
+                left[k, m] -= 2.0 * weights[k, m, j] * cross[k, m, j]
                 add_symmetric_row(gram[k, 0, j], weights[k, m, j], fitted, j)
                 if gram.shape[1] > 1:
                     add_symmetric_row(gram[k, 1 + m, j], weights[k, m, j], fitted, j)
             for j in range(features):
-                left[m] += fitted[j] * weights[k, m, j]
+                left[k, m] += fitted[j] * weights[k, m, j]
     return np.maximum(left, 0.0)

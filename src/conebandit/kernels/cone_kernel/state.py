@@ -11,16 +11,18 @@ arm.
     weights   (K, M, D, L)  posterior mean and draws
     covs      (K, M, D, D)  posterior covariance
     prior     (D,)          prior variance of the weights, in units of the amplitude of a metric
-    scales    (4, M)        CENTRE and SPREAD of the rewards; NOISE and AMPLITUDE, variances in units of the spread
+    scales    (5, M)        CENTRE and SPREAD of the rewards; NOISE of all arms together, AMPLITUDE of what sets an arm
+                            apart from the others, SHARED amplitude of what they have in common: variances in units of
+                            the spread
+    noise     (K, M)        variance of the noise of each arm, in units of the spread
     relevance (d,)          how much of the variance each coordinate explains
     lengths   (d,)          position of the length scale of each coordinate in ``prior.LENGTHS``
-    levels    (6,)          CONSTANT_VARIANCE, prior variance of the weight of the constant feature; REPORT_TIE and
-                            PLAY_TIE, the lead in posterior deviations that counts as a tie; from LEAD_SHARES on, shares
-                            of leads that are near zero, that are expected to be, and that are far, smoothed over fits
+    constant  (1,)          prior variance of the weight of the constant feature, in units of the amplitude
     counts    (K, M)        observations of each arm and metric
     data      (n, d + M)    contexts and rewards
     chosen    (n,)          arms
     facets    (F, M)        of the cone
+    slack     (F,)          the resolution on each facet: smaller differences do not matter
 """
 
 from __future__ import annotations
@@ -30,8 +32,7 @@ from typing import NamedTuple
 from conebandit.kernels.types import Floats, Ints
 
 OBSERVATIONS, NEXT_FIT, FITTED = 0, 1, 2
-CENTRE, SPREAD, NOISE, AMPLITUDE = 0, 1, 2, 3
-CONSTANT_VARIANCE, REPORT_TIE, PLAY_TIE, LEAD_SHARES = 0, 1, 2, 3
+CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED = range(5)
 
 
 class State(NamedTuple):
@@ -44,10 +45,12 @@ class State(NamedTuple):
     covs: Floats
     prior: Floats
     scales: Floats
+    noise: Floats
     relevance: Floats
     lengths: Ints
-    levels: Floats
+    constant: Floats
     counts: Ints
     data: Floats
     chosen: Ints
     facets: Floats
+    slack: Floats

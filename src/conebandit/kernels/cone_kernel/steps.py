@@ -16,10 +16,7 @@ from conebandit.kernels.cone_kernel.state import (
     CENTRE,
     FITTED,
     NEXT_FIT,
-    NOISE,
     OBSERVATIONS,
-    PLAY_TIE,
-    REPORT_TIE,
     SPREAD,
     State,
 )
@@ -31,36 +28,30 @@ from conebandit.kernels.types import Bools, Floats, Ints
 
 @compiled
 def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
-    """An arm on the front of perturbed predictions; before the first fit, one of those seen least."""
+    """An arm in proportion to what an observation of it is worth; before the first fit, one of those seen least."""
     arms, objectives, _, columns = state.weights.shape
-    facets, scales = state.facets, state.scales
     if state.size[FITTED] == 0:
         return _choose_least_seen(state.counts, uniform(seed, key), active, reported, chances)
-    values = np.empty((arms, objectives, columns))
+    values, variances = np.empty((arms, objectives, columns)), np.empty((arms, objectives))
+    uncertainty, units = np.empty(arms), np.empty(state.facets.shape[0])
     predict(state.weights, features_at(state, x), values)
-    images, image_variances = np.empty((arms, facets.shape[0], columns)), np.empty((arms, facets.shape[0]))
-    choice.write_images(facets, scales, values, images)
-    choice.variances_of_draws(images, image_variances)
-    few = choice.find_active(images, image_variances, active)
-    variances, uncertainty = np.empty((arms, objectives)), np.empty(arms)
-    nearby = choice.uncertainty_by_arm(values, scales, variances, uncertainty)
-    values, images, variances, uncertainty = values[few], images[few], variances[few], uncertainty[few]
-    deviations, (on_front, played) = np.empty((few.size, few.size, facets.shape[0])), np.empty((2, few.size))
-    front, worthwhile, shown = np.empty((3, few.size), dtype=np.bool_)
-    choice.deviations_of_differences(image_variances, few, deviations)
-    choice.find_front(images, deviations, state.levels[REPORT_TIE], front)
+    choice.variances_of_draws(values, variances)
+    nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
+    choice.write_units(state, units)
+    few = choice.find_active(state, values, variances, units, active)
     noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
-    choice.perturb(values, variances, noise_key)
-    choice.write_images(facets, scales, values, images)
-    choice.find_worthwhile(facets, scales, values, images, front, uncertainty, nearby, worthwhile, on_front)
-    choice.find_reported(front, on_front, shown)
-    reported[:] = False
-    reported[few] = shown
-    choice.shrink_perturbations(images)
-    tie, u = state.levels[PLAY_TIE], uniform(seed, key)
-    arm = choice.pick(images, deviations, tie, uncertainty, front, worthwhile, u, played)
-    chances[:] = 0.0
-    chances[few] = played
+    images = choice.perturbed_images(state, values, variances, units, few, noise_key)
+    judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.ones(few.size)
+    best = 0
+    if few.size > 1:
+        choice.appraise(images, state.slack, units, judged, shown)
+        best = choice.weigh(judged, uncertainty, few, nearby, weights)
+    else:
+        shown[0] = True
+    arm = choice.draw_by_weight(weights, best, uniform(seed, key))
+    reported[:], chances[:] = False, 0.0
+    for i in range(few.size):
+        reported[few[i]], chances[few[i]] = shown[i], weights[i]
     return int(few[arm])
 
 
@@ -110,7 +101,7 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
             if state.size[FITTED] == 1:
                 target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
                 signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
-                weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.scales[NOISE, m]
+                weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.noise[arm, m]
                 _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
+from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels import cone_kernel as kernels
 from conebandit.kernels import queries
 from conebandit.kernels.cone_kernel.constants import (
@@ -27,10 +28,10 @@ from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
-    CONSTANT_VARIANCE,
     FITTED,
     NEXT_FIT,
     NOISE,
+    SHARED,
     SPREAD,
     State,
 )
@@ -38,7 +39,8 @@ from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.fit import Fitter
 from conebandit.policies.layout import Array, Counter, Index, Layout
-from conebandit.validate.arguments import as_count
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_arm, as_count
 from conebandit.validate.arrays import FloatArray
 
 
@@ -93,12 +95,12 @@ class ConeKernel(CompiledPolicy):
     Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
     amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together.
     In each round predictions are perturbed by a part of their uncertainty, and an arm on the front of the perturbed
-    predictions is played. Reported are arms that are probably on the front, none that merely tie with a better one.
+    predictions is played. Reported are arms that are probably on the front.
     Nothing needs to be known about scale, noise or smoothness. ``docs/kernel.md`` says how and why.
 
     Parameters
     ----------
-    n_arms, cone, context_dim, seed, bounds, explore
+    n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`; any number of coordinates.
     n_features
         Most features, up to 1024; fewer are used while the data cannot tell more apart. Cost grows with its square.
@@ -126,14 +128,16 @@ class ConeKernel(CompiledPolicy):
             "weights": Array(("arms", "objectives", "features", N_DRAWS + 1)),
             "covs": Array(("arms", "objectives", "features", "features")),
             "prior": Array(("features",), fill=1.0),
-            "scales": Array((4, "objectives")),
+            "scales": Array((5, "objectives")),
+            "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
             "relevance": Array(("coordinates",), fill=INITIAL_RELEVANCE),
             "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
-            "levels": Array((6,)),
+            "constant": Array((1,), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
             "data": Array(("observations", "sample")),
             "chosen": Array(("observations",), np.int64, indices=Index("arms")),
             "facets": Array(("facets", "objectives")),
+            "slack": Array(("facets",), saved=False),
         },
         learned={"features": 1},
     )
@@ -148,10 +152,12 @@ class ConeKernel(CompiledPolicy):
         seed: int = 0,
         bounds: ArrayLike | None = None,
         explore: float = 0.0,
+        resolution: ArrayLike = 0.0,
     ) -> None:
         # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
         self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
-        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore)
+        super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore, resolution=resolution)
+        self._resolves = False  # the kernels report at the resolution themselves
         self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed))
 
     @property
@@ -169,12 +175,23 @@ class ConeKernel(CompiledPolicy):
             "sample": self.context_dim + self.n_objectives,
         }
 
+    @classmethod
+    def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
+        """The policy as it was saved. A file of the former model is learned anew from the samples that it holds."""
+        if "levels" not in arrays:
+            return super()._restore(kind, options, arrays)
+        policy = cls(cone=Cone.from_facets(arrays.pop("cone"), names=options.pop("names")), **options)
+        for row, arm in zip(arrays["data"], arrays["chosen"].tolist(), strict=True):
+            policy._learn(row[: policy.context_dim], as_arm(arm, policy.n_arms), row[policy.context_dim :])
+        return policy
+
     def _given(self) -> dict[str, NDArray[Any]]:
-        scales, levels = np.zeros((4, self.n_objectives)), np.zeros(6)
-        scales[SPREAD], scales[NOISE], scales[AMPLITUDE] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
-        levels[CONSTANT_VARIANCE] = INITIAL_CONSTANT_VARIANCE
+        scales = np.zeros((5, self.n_objectives))
+        scales[SPREAD], scales[NOISE] = 1.0, INITIAL_NOISE
+        scales[AMPLITUDE] = scales[SHARED] = INITIAL_AMPLITUDE
         lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - INITIAL_LENGTH)))
-        return {**super()._given(), "scales": scales, "lengths": lengths, "levels": levels}
+        slack = facet_slack(self.cone, self.resolution)
+        return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}
 
     def _settle(self) -> None:
         """Fit the model anew if it is time."""

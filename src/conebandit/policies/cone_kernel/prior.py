@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.cone_kernel.constants import (
-    IMAGINED_WEIGHTS,
+    INITIAL_AMPLITUDE,
+    INITIAL_CONSTANT_VARIANCE,
     INITIAL_NOISE,
     MAX_AMPLITUDE,
     MAX_CONSTANT_VARIANCE,
@@ -17,6 +18,7 @@ from conebandit.kernels.cone_kernel.constants import (
     MIN_KNOWN_SHARE,
     MIN_NOISE,
     MIN_PRIOR_VARIANCE,
+    NOISE_WEIGHT,
     ROUNDING,
     SENTINEL_SIGNAL_TO_NOISE,
     SETTLED_CHANGE,
@@ -26,14 +28,15 @@ from conebandit.kernels.cone_kernel.prior import improve_prior
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     CENTRE,
-    CONSTANT_VARIANCE,
     FITTED,
     NOISE,
     OBSERVATIONS,
+    SHARED,
     SPREAD,
     State,
 )
 from conebandit.policies.cone_kernel.candidates import are_sentinels
+from conebandit.policies.cone_kernel.posterior import Posterior
 from conebandit.policies.cone_kernel.sums import Sums
 from conebandit.validate.arrays import FloatArray
 
@@ -41,7 +44,7 @@ from conebandit.validate.arrays import FloatArray
 def standardise(state: State) -> State:
     """Centre and spread of the rewards seen so far; what is measured in units of the spread is converted."""
     rewards = state.data[: int(state.size[OBSERVATIONS]), state.orders.shape[1] :]
-    scales = state.scales.copy()
+    scales, noise = state.scales.copy(), state.noise.copy()
     for m in range(rewards.shape[1]):
         known = rewards[~np.isnan(rewards[:, m]), m]
         if len(known):
@@ -49,47 +52,69 @@ def standardise(state: State) -> State:
             spread = largest * (known / largest).std()
             spread = spread if spread > ROUNDING * largest else largest  # as for constant rewards
             if state.size[FITTED]:
-                scales[[NOISE, AMPLITUDE], m] *= (scales[SPREAD, m] / spread) ** 2
+                change = (scales[SPREAD, m] / spread) ** 2
+                scales[NOISE:, m] *= change
+                noise[:, m] *= change
             scales[CENTRE, m], scales[SPREAD, m] = known.mean(), spread
-    return state._replace(scales=scales)
+    return state._replace(scales=scales, noise=noise)
 
 
-def learn_prior(state: State, variances: FloatArray, sums: Sums, density: FloatArray) -> State:
-    """One step of the iteration on noise, amplitudes, relevances and length scales, from the current posterior.
+def learn_prior(state: State, found: Posterior, sums: Sums, density: FloatArray) -> State:
+    """One step of the iteration on noise, amplitudes, relevances and length scales, from the posterior.
 
-    ``variances`` (K, M, D) are those of the weights. The share of a weight that is known from the data is
-    g = 1 - variance / prior variance (MacKay 1992).
+    The share of a weight that is known from the data is g = 1 - variance / prior variance (MacKay 1992).
     """
-    means = state.weights[..., 0]
-    known = np.clip(1.0 - variances / (state.scales[AMPLITUDE][:, None] * state.prior), MIN_KNOWN_SHARE, 1.0)
+    own = found.means - found.shared
+    known = _known_share(found.variances, state.scales[AMPLITUDE][:, None] * state.prior)
+    shared_known = _known_share(found.shared_variances, state.scales[SHARED][:, None] * state.prior)
     varying = state.orders.any(axis=1)  # all features but the constant
-    scales, levels = state.scales.copy(), state.levels.copy()
-    scales[NOISE] = _noise(state, means, known, sums)
-    weighed = (means[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
-    amplitude = _variance(weighed, known[:, :, varying].sum(axis=(0, 2)))
-    scales[AMPLITUDE] = np.clip(amplitude, MIN_AMPLITUDE, MAX_AMPLITUDE)
-    moments, shares = (means**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), known.sum(axis=(0, 1))
-    constant = _variance(moments[~varying].sum(), shares[~varying].sum())
-    levels[CONSTANT_VARIANCE] = np.clip(constant, MIN_CONSTANT_VARIANCE, MAX_CONSTANT_VARIANCE)
+    scales = state.scales.copy()
+    scales[NOISE], noise = _noise(state, found.means, known, sums)
+    squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
+    scales[AMPLITUDE] = _amplitude(squares, known[:, :, varying].sum(axis=(0, 2)))
+    squares = (found.shared[:, varying] ** 2 / state.prior[varying]).sum(axis=1)
+    scales[SHARED] = _amplitude(squares, shared_known[:, varying].sum(axis=1))
+    moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), known.sum(axis=(0, 1))
+    constant = _variance(moments[~varying], shares[~varying], INITIAL_CONSTANT_VARIANCE)
+    constant = np.clip(constant, MIN_CONSTANT_VARIANCE, MAX_CONSTANT_VARIANCE)
+    moments += (found.shared**2 / scales[SHARED][:, None]).sum(axis=0)
+    shares += shared_known.sum(axis=0)
     relevance, lengths = state.relevance.copy(), state.lengths.copy()
-    state = state._replace(scales=scales, levels=levels, relevance=relevance, lengths=lengths)
+    state = state._replace(scales=scales, noise=noise, constant=constant, relevance=relevance, lengths=lengths)
     orders = state.orders[varying]
     floor = least_prior(state, orders)
     improve_prior(moments[varying], shares[varying], orders, floor, density, relevance, lengths)
     return state
 
 
-def _noise(state: State, means: FloatArray, known: FloatArray, sums: Sums) -> FloatArray:
-    """Variance of the noise of each metric: squared errors over the degrees of freedom that are left."""
-    count = state.counts.sum(axis=0)
-    freedom = np.maximum(count - known.sum(axis=(0, 2)), MIN_FREEDOM_SHARE * count)
+def _known_share(variances: FloatArray, prior: FloatArray) -> FloatArray:
+    return np.clip(1.0 - variances / prior, MIN_KNOWN_SHARE, 1.0)
+
+
+def _noise(state: State, means: FloatArray, known: FloatArray, sums: Sums) -> tuple[FloatArray, FloatArray]:
+    """Variance of the noise of each metric (M,), and of each arm (K, M).
+
+    Both are squared errors over the degrees of freedom that are left. An arm also has NOISE_WEIGHT imagined
+    observations with the noise of all arms together.
+    """
+    count = state.counts.astype(np.float64)
+    freedom = np.maximum(count - known.sum(axis=2), MIN_FREEDOM_SHARE * count)
     errors = squared_errors(*sums.over_all(state), np.ascontiguousarray(means))
-    return np.where(count > 0, np.maximum(errors / np.maximum(freedom, MIN_FREEDOM), MIN_NOISE), INITIAL_NOISE)
+    pooled = errors.sum(axis=0) / np.maximum(freedom.sum(axis=0), MIN_FREEDOM)
+    pooled = np.where(count.sum(axis=0) > 0, np.maximum(pooled, MIN_NOISE), INITIAL_NOISE)
+    return pooled, np.maximum((NOISE_WEIGHT * pooled + errors) / (NOISE_WEIGHT + freedom), MIN_NOISE)
 
 
-def _variance(moments: FloatArray, known: FloatArray) -> FloatArray:
-    """Variance of weights by their sum of squares and how many of them are known, with a few imagined ones."""
-    return np.asarray((IMAGINED_WEIGHTS + moments) / (IMAGINED_WEIGHTS + known))
+def _variance(squares: FloatArray, known: FloatArray, typical: float) -> FloatArray:
+    """Variance of weights by their sum of squares and how many of them are known, and by one imagined weight.
+
+    Without the imagined one, of ``typical`` variance, a variance could vanish by chance, and never be learned again.
+    """
+    return np.asarray((typical + squares) / (1.0 + known))
+
+
+def _amplitude(squares: FloatArray, known: FloatArray) -> FloatArray:
+    return np.clip(_variance(squares, known, INITIAL_AMPLITUDE), MIN_AMPLITUDE, MAX_AMPLITUDE)
 
 
 def signal_to_noise(state: State) -> float:
@@ -110,7 +135,7 @@ def prior_variances(state: State, orders: NDArray[np.int64], density: FloatArray
         share = state.relevance[i] * density[state.lengths[i], orders[:, i]]
         prior *= np.where(orders[:, i] > 0, share, 1.0)
     prior = np.maximum(prior, least_prior(state, orders))
-    prior[~orders.any(axis=1)] = state.levels[CONSTANT_VARIANCE]
+    prior[~orders.any(axis=1)] = state.constant[0]
     return np.asarray(prior)
 
 
@@ -119,5 +144,5 @@ def is_settled(before: State, after: State) -> bool:
     same = all(
         np.array_equal(getattr(before, name), getattr(after, name)) for name in ("parts", "relevance", "lengths")
     )
-    logs = [np.log(state.scales[[NOISE, AMPLITUDE]]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
+    logs = [np.log(state.scales[NOISE:]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
     return same and bool(np.abs(logs[0] - logs[1]).max() < SETTLED_CHANGE)

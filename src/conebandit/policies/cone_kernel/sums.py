@@ -23,7 +23,7 @@ class Sums:
         self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``add_samples``
 
     def over_all(self, state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sums over all samples: of phi phi', see ``add_samples``; of phi y (K, M, D); and of y^2 (M,).
+        """Sums over all samples: of phi phi', see ``add_samples``; of phi y (K, M, D); and of y^2 (K, M).
 
         Rewards y are in units of their spread, from their centre. Only what is new is added up.
         """
@@ -44,7 +44,11 @@ class Sums:
         if some_in_part:
             ones = ones + self._gram[:, 1:, :, 0]
         cross = (self._cross - (centre - origin)[:, None] * ones) / spread[:, None]
-        return self._gram, cross, np.nansum(((rewards - centre) / spread) ** 2, axis=0)
+        squares = np.empty(cross.shape[:2])
+        for m, seen in enumerate(known.T):
+            targets = (rewards[seen, m] - centre[m]) / spread[m]
+            squares[:, m] = np.bincount(state.chosen[:n][seen], targets**2, len(squares))
+        return self._gram, cross, squares
 
     def _change_features(self, state: State, origin: FloatArray) -> None:
         """Go on with other features: what is known of them is kept, unless it is little."""

@@ -1,0 +1,95 @@
+"""The posterior of the weights: what arms have in common, and what sets each of them apart.
+
+The weights of an arm have a prior whose mean, shared by all arms, is itself unknown: the effect that a context has on
+the outcomes of every arm. This is the random-effects model (Laird & Ware 1982). Given the shared weights, arms are
+independent, so that everything is linear in their number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from conebandit.kernels.cone_kernel.fit import (
+    add_information,
+    add_shared,
+    covariance,
+    draw_weights,
+    inverse_root,
+    posterior_mean,
+    take_off_shared,
+)
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, SHARED, State
+from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.validate.arrays import FloatArray
+
+
+class Posterior(NamedTuple):
+    """Means and variances of weights.
+
+    Attributes
+    ----------
+    means
+        Shape (K, M, D), of the weights of each arm.
+    variances
+        Shape (K, M, D), the same, if the shared weights were known.
+    shared, shared_variances
+        Shape (M, D), of the shared weights.
+    """
+
+    means: FloatArray
+    variances: FloatArray
+    shared: FloatArray
+    shared_variances: FloatArray
+
+
+def posterior(state: State, sums: Sums) -> Posterior:
+    """Posterior of the weights given the prior, from all samples."""
+    gram, cross, _ = sums.over_all(state)
+    arms, objectives, features, _ = state.weights.shape
+    means, variances = np.empty((2, arms, objectives, features))
+    shared, shared_variances = np.empty((2, objectives, features))
+    covs, nothing = np.empty((arms, features, features)), np.zeros((features, features))
+    for m in range(objectives):
+        prior = state.scales[AMPLITUDE, m] * state.prior
+        precision, total = np.zeros((features, features)), np.zeros(features)
+        for k in range(arms):
+            partial, noise = gram[k, 1 + m] if gram.shape[1] > 1 else nothing, state.noise[k, m]
+            inverse = inverse_root(gram[k, 0], partial, prior, noise)
+            posterior_mean(inverse, cross[k, m], noise, means[k, m], variances[k, m])
+            covariance(inverse, covs[k])
+            add_information(covs[k], means[k, m], prior, precision, total)
+        inverse = inverse_root(precision, nothing, state.scales[SHARED, m] * state.prior, 1.0)
+        posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
+        for k in range(arms):
+            add_shared(covs[k], shared[m], prior, means[k, m])
+    return Posterior(means, variances, shared, shared_variances)
+
+
+def fit_weights(state: State, sums: Sums, seed: int) -> State:
+    """The state with weights, draws and covariances fitted to all samples.
+
+    What is not known of the shared weights is added to the prior variances of each arm's own.
+    """
+    found = posterior(state, sums)
+    gram, cross, _ = sums.over_all(state)
+    arms, objectives, features, columns = state.weights.shape
+    weights, covs = np.empty_like(state.weights), np.empty((arms, objectives, features, features))
+    rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
+    (own, unread), nothing = np.empty((2, features)), np.zeros((features, features))
+    for k in range(arms):
+        for m in range(objectives):
+            partial, noise = gram[k, 1 + m] if gram.shape[1] > 1 else nothing, state.noise[k, m]
+            prior = state.scales[AMPLITUDE, m] * state.prior + found.shared_variances[m]
+            target = cross[k, m].copy()
+            take_off_shared(gram[k, 0], partial, found.shared[m], target)
+            inverse = inverse_root(gram[k, 0], partial, prior, noise)
+            posterior_mean(inverse, target, noise, own, unread)
+            covariance(inverse, covs[k, m])
+            normals = np.zeros((features, columns))  # in column 0, the mean, nothing is added
+            normals[:, 1:] = rng.standard_normal((features, columns - 1))
+            draw_weights(inverse, found.shared[m] + own, normals, weights[k, m])
+    size = state.size.copy()
+    size[FITTED] = 1
+    return state._replace(size=size, weights=weights, covs=covs)
