@@ -218,7 +218,8 @@ def weigh(judged: Floats, uncertainty: Floats, few: Ints, nearby: float, weights
         z, known = judged[i, 0] / judged[i, 1], 0.5 * uncertainty[few[i]] / (1.0 + uncertainty[few[i]])
         report = REPORT_PRICE * judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
         play = costs[best] * rivals[i] / all_rivals
-        weights[i] = max(nearby * known * (report + play) - (costs[i] - costs[best]), 0.0)
+        worth = nearby * known * (report + play)
+        weights[i] = uncertainty[few[i]] if worth >= costs[i] - costs[best] else 0.0
     return best
 
 
