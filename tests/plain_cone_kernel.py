@@ -1,11 +1,13 @@
 """Parts of ``ConeKernel`` written out plainly, to compare with, and trained policies to look at."""
 
+import itertools
 import math
 
 import numpy as np
+from scipy.stats import norm
 
 import conebandit as cb
-from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, CLEAR_LEAD, FRONT_ERROR_PRICE
+from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, REPORT_PRICE
 
 CONES = {
     "orthant": cb.Cone.orthant(2),
@@ -41,33 +43,45 @@ def plain_features(orders, contexts):
     )  # fmt: skip
 
 
-def plain_front(y, sd, tie):
-    """The rule of the docstring, pair by pair."""
-    kept = []
-    for b in range(len(y)):
-        leads = [(y[a] - y[b]) / np.sqrt(sd[a] ** 2 + sd[b] ** 2) for a in range(len(y)) if a != b]
-        kept.append(not any(t.min() > -tie and (t.max() > 2 or t.min() > 0) for t in leads))
-    return np.array(kept)
+def plain_margins(images, slack):
+    """By how much another arm beats each arm on every facet, less the resolution, draw by draw: (K, F, C) -> (K, C)."""
+    arms = range(len(images))
+    return np.array(
+        [np.max([np.min(images[a] - images[k] - slack[:, None], axis=0) for a in arms if a != k], axis=0) for k in arms]
+    )
 
 
-def plain_worth(means, y, front, *, unit, size, uncertainty, nearby):
-    """The rule of ``worthwhile``, arm by arm; ``y`` (K, F, draws) are images, ``means`` (K, M) predictions."""
-    worth, chances = [], []
-    for k in range(len(means)):
-        others = [a for a in range(len(means)) if a != k]
-        gaps = np.max([np.min((y[a] - y[k]) / unit[:, None], axis=0) for a in others], axis=0)
-        misjudged = min(np.mean(gaps <= 0), np.mean(gaps > 0))
-        far = [np.abs((means[a] - means[k]) / size).max() for a in others if front[a]]
-        saved = FRONT_ERROR_PRICE * nearby * uncertainty[k] * misjudged * min(far, default=0.0)
-        worth.append(front[k] or np.maximum(gaps, 0).mean() < saved)
-        chances.append(np.mean(gaps <= 0))
-    return np.array(worth), np.array(chances)
+def plain_essential(images, slack):
+    """Whether no other arm makes an arm inessential, draw by draw: (K, F, C) -> (K, C)."""
+    kept = np.ones((len(images), images.shape[2]), dtype=bool)
+    for k, a in itertools.permutations(range(len(images)), 2):
+        rise = images[a] - images[k]
+        kept[k] &= ~((rise >= -slack[:, None]).all(axis=0) & (rise > slack[:, None]).any(axis=0))
+    return kept
 
 
-def plain_leads(y, variances):
-    """Lead over each arm of the closest one that is clearly better on some facet, pair by pair."""
-    leads = []
-    for b in range(len(y)):
-        rises = [(y[a] - y[b]) / np.sqrt(variances[a] + variances[b]) for a in range(len(y)) if a != b]
-        leads.append(max([t.min() for t in rises if t.max() > CLEAR_LEAD], default=-np.inf))
-    return np.abs(leads)
+def plain_worth(mean, deviation, uncertainty, nearby):
+    """What an observation of each arm is worth, and what it costs more than one of the best arm."""
+    z = mean / deviation
+    cost = deviation * norm.pdf(z) + mean * norm.cdf(z)
+    report = REPORT_PRICE * deviation * norm.pdf(z)
+    rivals = deviation * norm.pdf((cost - cost.min()) / deviation)
+    play = cost.min() * rivals / rivals.sum()
+    return nearby * uncertainty / (2 * (1 + uncertainty)) * (report + play), cost - cost.min()
+
+
+def plain_posterior(phi, y, chosen, *, noise, own, common):
+    """Means of the weights of all arms, and means and variances of the shared ones, of one metric, in one large system.
+
+    ``own`` and ``common`` (D,) are the prior variances of what sets an arm apart, and of the shared weights.
+    """
+    arms, features = len(noise), phi.shape[1]
+    design = np.zeros((len(y), (arms + 1) * features))  # shared weights first, then what sets each arm apart
+    design[:, :features] = phi
+    for i, k in enumerate(chosen):
+        design[i, (k + 1) * features : (k + 2) * features] = phi[i]
+    prior = np.concatenate([common, *[own] * arms])
+    weighted = design / noise[chosen][:, None]
+    cov = np.linalg.inv(design.T @ weighted + np.diag(1 / prior))
+    weights = (cov @ (weighted.T @ y)).reshape(arms + 1, features)
+    return weights[0] + weights[1:], weights[0], np.diag(cov)[:features]

@@ -8,28 +8,66 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels.cone_kernel.fit import squared_errors
-from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, NEXT_FIT, NOISE, SPREAD
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, SHARED, SPREAD
+from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.sums import Sums
 
-from ...plain_cone_kernel import CONES, plain_features, rounds, trained
+from ...plain_cone_kernel import CONES, plain_features, plain_posterior, rounds, trained
 
 
 @pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
-def test_posterior_is_that_of_all_samples(cone, dim):
-    policy = trained(cone=cone, dim=dim)  # the last fit was some way back, so updates are tested as well
-    s = policy.state()
-    phi, metrics = plain_features(s["orders"], s["data"][:, :dim]), CONES[cone].dim
-    assert s["size"][NEXT_FIT] > 400
-    for k, m in itertools.product(range(3), range(metrics)):
+def test_posterior_is_that_of_one_large_regression(cone, dim):
+    policy = trained(cone=cone, dim=dim)
+    state = policy._state
+    found, s = posterior(state, Sums()), policy.state()
+    phi = plain_features(s["orders"], s["data"][:, :dim])
+    for m in range(CONES[cone].dim):
+        y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
+        seen = ~np.isnan(y)
+        own, common = s["scales"][AMPLITUDE, m] * s["prior"], s["scales"][SHARED, m] * s["prior"]
+        variances_given = {"noise": s["noise"][:, m], "own": own, "common": common}
+        means, shared, variances = plain_posterior(phi[seen], y[seen], s["chosen"][seen], **variances_given)
+        np.testing.assert_allclose(found.means[:, m], means, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.shared[m], shared, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(found.shared_variances[m], variances, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
+def test_weights_are_those_of_all_samples_given_the_shared_ones(cone, dim):
+    policy = trained(cone=cone, dim=dim)
+    state = fit_weights(policy._state, Sums(), seed=1)
+    found, s = posterior(state, Sums()), policy.state()
+    phi = plain_features(s["orders"], s["data"][:, :dim])
+    for k, m in itertools.product(range(3), range(CONES[cone].dim)):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
         seen = (s["chosen"] == k) & ~np.isnan(y)
         assert s["counts"][k, m] == seen.sum()
-        precision = phi[seen].T @ phi[seen] / s["scales"][NOISE, m]
-        precision += np.diag(1 / (s["scales"][AMPLITUDE, m] * s["prior"]))
-        cov = np.linalg.inv(precision)
-        np.testing.assert_allclose(s["covs"][k, m], cov, rtol=1e-6, atol=1e-9)
-        mean = cov @ (phi[seen].T @ y[seen]) / s["scales"][NOISE, m]
-        np.testing.assert_allclose(s["weights"][k, m, :, 0], mean, rtol=1e-6, atol=1e-8)
+        prior = s["scales"][AMPLITUDE, m] * s["prior"] + found.shared_variances[m]
+        cov = np.linalg.inv(phi[seen].T @ phi[seen] / s["noise"][k, m] + np.diag(1 / prior))
+        np.testing.assert_allclose(state.covs[k, m], cov, rtol=1e-6, atol=1e-9)
+        own = cov @ (phi[seen].T @ (y[seen] - phi[seen] @ found.shared[m])) / s["noise"][k, m]
+        np.testing.assert_allclose(state.weights[k, m, :, 0], found.shared[m] + own, rtol=1e-6, atol=1e-8)
+
+
+def test_updates_lead_to_what_a_fit_with_the_same_prior_gives():
+    policy = trained(n=300)
+    before, (x, outcomes, _) = policy._state, rounds(3, 2, 2, 40, seed=8)
+    fitted = fit_weights(before, Sums(), seed=1)
+    prior_mean, prior_cov = fitted.weights[..., 0].copy(), fitted.covs.copy()
+    policy._state, n = fitted._replace(size=np.array([300, 10**9, 1])), 40
+    policy._limits = [(0, -1)]
+    for i in range(n):
+        policy.observe(x[i], 1, outcomes[i, 1])
+    s = policy.state()
+    phi = plain_features(s["orders"], x)
+    for m in range(2):
+        y = (outcomes[:, 1, m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
+        seen, noise = ~np.isnan(y), s["noise"][1, m]
+        information = np.linalg.inv(prior_cov[1, m])
+        cov = np.linalg.inv(information + phi[seen].T @ phi[seen] / noise)
+        mean = cov @ (information @ prior_mean[1, m] + phi[seen].T @ y[seen] / noise)
+        np.testing.assert_allclose(s["covs"][1, m], cov, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(s["weights"][1, m, :, 0], mean, rtol=1e-6, atol=1e-8)
 
 
 def test_sums_do_not_depend_on_what_was_kept():
@@ -48,7 +86,7 @@ def test_sums_do_not_depend_on_what_was_kept():
     phi, known = plain_features(s["orders"], s["data"][:, :2]), ~np.isnan(s["data"][:, 2:])
     y = (s["data"][:, 2:] - s["scales"][CENTRE]) / s["scales"][SPREAD]
     gram, cross, squares = whole
-    np.testing.assert_allclose(squares, np.nansum(y**2, axis=0))
+    np.testing.assert_allclose(squares, [np.nansum(y[s["chosen"] == k] ** 2, axis=0) for k in range(2)])
     for k, m in itertools.product(range(2), range(2)):
         seen = (s["chosen"] == k) & known[:, m]
         np.testing.assert_allclose(np.tril(gram[k, 0] + gram[k, 1 + m]), np.tril(phi[seen].T @ phi[seen]), atol=1e-9)
@@ -75,7 +113,8 @@ def test_residuals_are_those_of_the_samples():
     errors = (y - s["scales"][CENTRE]) / s["scales"][SPREAD]
     errors = errors - np.einsum("nj,nmj->nm", phi, s["weights"][s["chosen"], :, :, 0])
     got = squared_errors(*Sums().over_all(policy._state), np.ascontiguousarray(s["weights"][..., 0]))
-    np.testing.assert_allclose(got, np.nansum(errors**2, axis=0), rtol=1e-9)
+    expected = [np.nansum(errors[s["chosen"] == k] ** 2, axis=0) for k in range(3)]
+    np.testing.assert_allclose(got, expected, rtol=1e-9)
 
 
 def test_draws_follow_the_posterior():

@@ -190,7 +190,7 @@ class ConeKernel(CompiledPolicy):
         scales[SPREAD], scales[NOISE] = 1.0, INITIAL_NOISE
         scales[AMPLITUDE] = scales[SHARED] = INITIAL_AMPLITUDE
         lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - INITIAL_LENGTH)))
-        slack = facet_slack(self.cone, self.resolution)
+        slack = facet_slack(self.cone, np.asarray(self.resolution))
         return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}
 
     def _settle(self) -> None:
