@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from conebandit.kernels.cone_kernel.constants import TABLE
+from conebandit.studies.bench import CONTENDERS
 
 ROOT = Path(__file__).resolve().parent.parent
 START, END = "<!-- written by benchmarks/readme.py -->", "<!-- end -->"
@@ -33,12 +34,12 @@ def paragraph() -> str:
 def learning() -> str:
     board = results("leaderboard")
     ratio = {name: pair["geometric mean"] for name, pair in board["summary"].items()}
-    tasks = len(board["comparisons"])
+    tasks, rivals = len(board["comparisons"]), sum(contender.baseline for contender in CONTENDERS)
     wins = sum(comparison["score"] < 1 for comparison in board["comparisons"])
     return (
         f"* **It learns.** Over {tasks} environments the default policy has {ratio['score']:.2f} times the score, "
         f"{ratio['report']:.2f} times the\n  report error and {ratio['play']:.2f} times the play regret of the "
-        f"best of nine baselines *of each environment*, the eight\n  with constants tuned (geometric means; better in "
+        f"best of {rivals} baselines *of each environment*, their\n  constants tuned (geometric means; better in "
         f"{wins} of {tasks}), and {ratio['play_to_printed']:.3f} times the play regret of the printed\n  algorithm "
         "([leaderboard](docs/leaderboard.md))."
     )

@@ -163,8 +163,8 @@ def _is_inessential(images: Floats, slack: Floats, units: Floats, i: int, column
 def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown: Bools) -> None:
     """Write mean and deviation of the margin of each arm into ``judged`` (n, 2), and flag those to be reported.
 
-    Reported are arms that are essential at least as probably as they are unacceptable (without a resolution: on the
-    front with a chance of a half or more), and the best one if there is none.
+    Reported are arms that are more probably essential than unacceptable (without a resolution: on the front with a
+    chance of a half or more), and the best one if there is none. An arm that is neither in any draw is not reported.
     """
     arms, columns = images.shape[0], images.shape[2]
     least, margins = np.empty((2, columns))
@@ -180,7 +180,7 @@ def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown
         for c in range(columns):
             squares += (margins[c] - total / columns) ** 2
         judged[i, 0], judged[i, 1] = total / columns, max(math.sqrt(squares / columns), MIN_DEVIATION)
-        shown[i] = essential >= unacceptable
+        shown[i] = essential > unacceptable or (essential == unacceptable and 2 * essential >= columns)
         any_shown |= shown[i]
         best = i if judged[i, 0] < judged[best, 0] else best
     if not any_shown:

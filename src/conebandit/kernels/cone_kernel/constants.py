@@ -2,7 +2,7 @@
 
 ``docs/kernel.md`` shows the same table; a test compares the two. No constant is the result of a committed tuning run:
 ``benchmarks/tune.py`` has no grid for this policy. An origin says where a value is derived from, or that it was chosen
-by hand on the development suite, or that nothing is recorded about it.
+by hand, or that nothing is recorded about it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ def _constant(name: str, value: Value, meaning: str, origin: str) -> Value:
     return value
 
 
-BY_HAND = "chosen by hand on the development suite (seeds from 1000 on); no committed command"
 UNRECORDED = "not recorded; unchanged since the first version"
 LATER = "not recorded; set after the first version"
 GUARD = "derived: only keeps quotients and logarithms finite"
