@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from multiprocessing import parent_process
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -37,3 +40,15 @@ def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
     with RichProgress(*columns, console=Console(), transient=True, disable=not progress) as bar:
         task = bar.add_task(description, total=total)
         yield lambda words: bar.update(task, advance=1, description=words)
+
+
+@cache
+def tell_once(line: str) -> None:
+    """Say on the terminal what takes so long: once, and not into files or pipes, nor from each of many workers.
+
+    Examples
+    --------
+    >>> tell_once("sorting ...")
+    """
+    if sys.stderr.isatty() and parent_process() is None:
+        print(line, file=sys.stderr, flush=True)

@@ -112,6 +112,7 @@ def test_a_change_of_a_kernel_reaches_its_callers_in_other_files(tmp_path):
     package = tmp_path / "conebandit"
     for room in ("kernels", "validate"):
         shutil.copytree(SOURCE / room, package / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(SOURCE / "progress.py", package)
     (package / "__init__.py").touch()
     code = """
 import numpy as np

@@ -1,7 +1,9 @@
-"""How kernels are compiled."""
+"""How kernels are compiled, and kept on disk. Rules for kernels that compile fast are in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -11,12 +13,20 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core import event
 from numba.core.cpu import CPUTargetOptions
+
+from conebandit.kernels.parts import call_as_part
+from conebandit.progress import tell_once
 
 if sys.platform != "win32":
     import fcntl
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+NOTICE = "compiling kernels (first use on this machine; `conebandit warm` does all of it at once) ..."
+
+_folders: set[str] = set()  # where the machine code of kernels is kept
 
 # The option is private to Numba, so a version without it must do as well: kernels are then slower, never different.
 _UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
@@ -46,15 +56,58 @@ def inlined(function: Kernel) -> Kernel:
 
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        kernel = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        kernel = numba.njit(cache=True, **options)(function)
     except RuntimeError:
-        kernel = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        kernel = numba.njit(**options)(function)
+    call_as_part(kernel, function, options)
     file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if file is not None:  # private to Numba as well
+        _folders.add(str(file._cache_path))
         _stamp(file)
         _take_turns(file)
     return cast(Kernel, kernel)
+
+
+def kept_in() -> Path | None:
+    """The folder in which machine code is kept, if there is one; it may be spread over folders in it."""
+    return Path(os.path.commonpath(_folders)) if _folders else None
+
+
+class Compiling(event.Listener):
+    """What happens around compiling, of which Numba tells: a line on the terminal, and less work on the side.
+
+    Attributes
+    ----------
+    kernels
+        Names of the kernels that were compiled for Python to call, in this process; none of those found on disk.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: list[str] = []
+        self._open = 0  # kernels that are being compiled: one for Python, and parts of it
+        self._collects = False
+
+    def on_start(self, event: event.Event) -> None:
+        """Numba holds its lock."""
+        function = event.data["dispatcher"].py_func
+        if not self._open:
+            if not function.__module__.startswith(__package__):
+                return  # somebody else's
+            self.kernels.append(f"{function.__module__}.{function.__name__}")
+            tell_once(NOTICE)
+            # Compiling makes many objects and drops few: looking for garbage takes a tenth of the time.
+            self._collects = gc.isenabled()
+            gc.disable()
+        self._open += 1
+
+    def on_end(self, event: event.Event) -> None:
+        """Also after an error."""
+        if self._open:
+            self._open -= 1
+            if not self._open and self._collects:
+                gc.enable()
 
 
 def _stamp(file: Any) -> None:
@@ -106,3 +159,7 @@ def _lock(folder: Path) -> AbstractContextManager[Any]:
     except OSError:  # the folder is gone, or cannot be written or locked: as safe as Numba leaves it
         return nullcontext()
     return file
+
+
+compiling = Compiling()
+event.register("numba:compile", compiling)

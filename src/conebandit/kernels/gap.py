@@ -6,13 +6,17 @@ gap of the paper (Definition 5), ``log G``; with ``scale = 1`` it is its additiv
 
 In facet coordinates a front point ``p`` no longer dominates iff *some* facet ``j`` has ``(A u)_j >= deficit_pj``, where
 ``A = W diag(scale)`` and ``deficit_p = W (p - x)``. If the cone contains the orthant, moving all coordinates alike is
-optimal (:func:`_escape_along`). Otherwise coordinates compete, and :func:`_escape` branches over the facet by which to
-escape each front point, with a small linear program as the bound.
+optimal (:func:`_escape_along`). Otherwise coordinates compete, and :func:`_escape_freely` branches over the facet by
+which to escape each front point, with a small linear program as the bound. The two are compiled apart: most cones never
+need the search.
 
 Steps of the innermost loops are ``inlined``: as calls they would cost up to a fifth more time.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +34,6 @@ SUP, EUCLIDEAN = 0, 1  # norms
 Workspace = tuple[Floats, Ints, Ints, Floats, Floats, Floats, Ints]
 
 
-@compiled
 def escapes(
     points: Floats,
     fronts: Floats,
@@ -64,12 +67,43 @@ def escapes(
     numpy.ndarray
         Shape (n, K); 0 for points that no front point strongly dominates, inf if no move helps.
     """
+    kernel = _escapes_along if freedom == UNIFORM else _escapes_freely
+    return kernel(points, fronts, members, wanted, facets, slack, relative)
+
+
+@compiled
+def _escapes_along(
+    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, slack: Floats, relative: float
+) -> Floats:
+    return _escapes_by(_escape_along, (), points, fronts, members, wanted, facets, slack, relative)
+
+
+@compiled
+def _escapes_freely(
+    points: Floats, fronts: Floats, members: Bools, wanted: Bools, facets: Floats, slack: Floats, relative: float
+) -> Floats:
+    work = workspace(facets.shape[0], facets.shape[1], fronts.shape[1])
+    return _escapes_by(_escape_freely, work, points, fronts, members, wanted, facets, slack, relative)
+
+
+@inlined
+def _escapes_by(
+    escape: Callable[..., float],
+    work: tuple[Any, ...],
+    points: Floats,
+    fronts: Floats,
+    members: Bools,
+    wanted: Bools,
+    facets: Floats,
+    slack: Floats,
+    relative: float,
+) -> Floats:
+    """``escapes`` by one of the two ways to find the smallest ``t`` of a point, with the room that it needs."""
     n, arms, dim = points.shape
     rows, most = facets.shape[0], fronts.shape[1]
     result = np.zeros((n, arms))
     values, sizes, deficits = np.empty((most, rows)), np.empty((most, rows)), np.empty((most, rows))
     moves, speed = np.empty((rows, dim)), np.empty(rows)
-    work = workspace(rows, dim, most)
     for i in range(n):
         size = front_values(fronts, members, i, facets, values, sizes)
         for k in range(arms):
@@ -77,10 +111,7 @@ def escapes(
                 result[i, k] = np.nan
             elif _deficits(points, i, k, facets, slack, values, sizes, size, deficits):
                 fill_moves(points, i, k, facets, relative, moves, speed)
-                if freedom == UNIFORM:
-                    result[i, k] = _escape_along(speed, deficits, size)
-                else:
-                    result[i, k] = _escape(moves, deficits, size, work)
+                result[i, k] = escape(moves, speed, deficits, size, work)
     return result
 
 
@@ -135,10 +166,10 @@ def _deficits(
 
 
 @in_place
-def _escape_along(speed: Floats, deficits: Floats, size: int) -> float:
+def _escape_along(moves: Floats, speed: Floats, deficits: Floats, size: int, work: tuple[Any, ...]) -> float:
     """Smallest uniform ``t``: the first one outside every front point's interval of domination.
 
-    ``speed[j]`` is how fast facet j rises when all coordinates move alike.
+    ``speed[j]`` is how fast facet j rises when all coordinates move alike; nothing else is needed.
     """
     t, moved, falling = 0.0, True, False
     for j in range(speed.size):
@@ -178,8 +209,8 @@ def workspace(rows: int, dim: int, most: int) -> Workspace:
     )
 
 
-@compiled
-def _escape(moves: Floats, deficits: Floats, size: int, work: Workspace) -> float:
+@in_place
+def _escape_freely(moves: Floats, speed: Floats, deficits: Floats, size: int, work: Workspace) -> float:
     """Smallest free ``t`` by branch and bound over the facet by which each front point is escaped.
 
     ``deficits`` are changed: they are measured in units of a lower bound on ``t``, so that tolerances are relative.
@@ -210,7 +241,7 @@ def _escape(moves: Floats, deficits: Floats, size: int, work: Workspace) -> floa
     return best * unit
 
 
-@compiled
+@in_place
 def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work: Workspace) -> int:
     """Replace the node on top of the stack by one child for each facet by which ``p`` may be escaped.
 
@@ -222,10 +253,10 @@ def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work
     rows, dim = moves.shape
     table, basic, free, need, found, cap, facet = work
     parent, first = need.shape[0] - 1, top
-    need[parent] = need[top]
-    cap[parent] = cap[top]
+    _copy_row(need, top, parent)
+    _copy_row(cap, top, parent)
     for j in range(rows):
-        need[top] = need[parent]
+        _copy_row(need, parent, top)
         need[top, j] = max(need[parent, j], deficits[p, j])
         facet[top] = j
         if need[top, j] < cap[parent, j]:
@@ -248,10 +279,16 @@ def _branch(moves: Floats, deficits: Floats, p: int, top: int, best: float, work
             cap[kept, j] = min(cap[kept, j], deficits[p, j])
             useful &= need[child, j] < cap[kept, j]
         if useful:
-            need[kept] = need[child]
-            found[kept] = found[child]
+            _copy_row(need, child, kept)
+            _copy_row(found, child, kept)
             kept += 1
     return kept - 1
+
+
+@in_place
+def _copy_row(a: Floats, source: int, target: int) -> None:
+    for j in range(a.shape[1]):
+        a[target, j] = a[source, j]
 
 
 @in_place

@@ -175,7 +175,8 @@ def survivors(y: Floats, most: int) -> Bools:
         if not beaten:
             alive[i] = True
             if size < most:
-                archive[size] = y[i]
+                for j in range(y.shape[1]):
+                    archive[size, j] = y[i, j]
                 size += 1
     return alive
 

@@ -1,0 +1,83 @@
+"""Kernels as parts of other kernels: compiled into what Python calls, never on their own.
+
+Numba compiles every function that a kernel calls as if Python called it as well: optimised, translated to machine
+code, wrapped for Python and written to disk, and then optimised once more within each caller. A part is only checked
+for types and written down for LLVM; its callers optimise and translate it. That saves a third of the time of compiling,
+and the code is faster, since LLVM sees all of it at once.
+
+What this builds upon is private to Numba (the pieces are those of its manual, "Customizing the compiler", but for the
+library). A version that lacks it compiles kernels as ever: slower, never different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    from numba.core import types
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.compiler import CompilerBase, DefaultPassBuilder
+    from numba.core.compiler_machinery import PassManager, register_pass
+    from numba.core.registry import CPUDispatcher
+    from numba.core.typed_passes import NativeLowering
+except ImportError:  # pragma: no cover
+    SUPPORTED = False
+else:
+    SUPPORTED = all(hasattr(JITCodeLibrary, name) for name in ("_optimize_final_module", "_finalize_final_module"))
+
+
+def call_as_part(kernel: Any, function: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Let other kernels that call this one, which Python may call as ever, compile it as a part of themselves."""
+    if SUPPORTED:
+        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        part = _Part(function, targetoptions={"nopython": True, **options, **wrappers}, pipeline_class=_Compiler)
+        kernel.get_call_template, kernel.get_overload = part.get_call_template, part.get_overload
+
+
+if SUPPORTED:
+
+    class _Library(JITCodeLibrary):
+        """Code that is linked with what it calls, and then left as it is."""
+
+        def _optimize_final_module(self) -> None:
+            """Leave it to the callers."""
+
+        def _finalize_final_module(self) -> None:
+            self._finalized = True
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class _Lowering(NativeLowering):
+        """Numba's last step, which writes a function down for LLVM, without making it executable."""
+
+        _name = "conebandit_part"
+
+        def run_pass(self, state: Any) -> bool:
+            state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
+            state.flags.no_compile = True
+            super().run_pass(state)  # type: ignore[no-untyped-call]
+            key = object()  # by which callers find the code; in Numba it is the executable function
+            state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
+            state.cr = state.cr._replace(cfunc=key)
+            return True
+
+    class _Compiler(CompilerBase):
+        """Numba's own steps but for the last."""
+
+        def define_pipelines(self) -> list[PassManager]:
+            steps = PassManager("conebandit_part")
+            for define in ("define_untyped_pipeline", "define_typed_pipeline", "define_nopython_lowering_pipeline"):
+                for step, words in getattr(DefaultPassBuilder, define)(self.state).passes:
+                    steps.add_pass(_Lowering if step is NativeLowering else step, words)
+            steps.finalize()
+            return [steps]
+
+    class _Part(CPUDispatcher):
+        """The versions of a kernel that other kernels call."""
+
+        def add_overload(self, version: Any) -> None:
+            self.overloads[tuple(version.signature.args)] = version
+
+        def get_call_template(self, args: Any, kws: Any) -> Any:
+            # A variable that begins as 0 is first taken for the constant 0, for which there would be a version too.
+            return super().get_call_template([types.unliteral(each) for each in args], kws)
