@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -36,6 +37,30 @@ def conebandit(
 
     Serve a policy over HTTP, compare policies, reproduce the paper, and see how far two samples are apart.
     """
+
+
+@app.command()
+def warm(
+    jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
+) -> None:
+    """Compile everything that is compiled on first use, so that no run, decision or server has to wait for it."""
+    from conebandit.kernels.compile import kept_in  # noqa: PLC0415
+    from conebandit.warm import compile_all  # noqa: PLC0415  (imports everything)
+
+    folder = kept_in()
+    if folder is None:
+        typer.echo(
+            "Nothing was compiled: there is no folder to keep machine code in. Neither the package's own nor the "
+            "user's cache can be written; set NUMBA_CACHE_DIR to a folder that can.",
+            err=True,
+        )
+        raise typer.Exit(1)
+    start = time.perf_counter()
+    kernels = compile_all(n_jobs=jobs or -1)
+    if kernels:
+        typer.echo(f"Compiled {len(kernels)} kernels in {time.perf_counter() - start:.0f} s; they are in {folder}.")
+    else:
+        typer.echo(f"Nothing was left to compile: all kernels are in {folder}.")
 
 
 for room in (studies, diagnose, reproduce, service):

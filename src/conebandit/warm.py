@@ -1,0 +1,192 @@
+"""Compile every kernel before it is needed, by small runs of everything that uses one, in several processes.
+
+Which kernels there are, and for which types, is written down nowhere: each piece of work uses the package as people do,
+and every policy of the registry is among them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from conebandit.diagnose.monitor import ShiftMonitor
+from conebandit.diagnose.rho import rho
+from conebandit.environments import smooth
+from conebandit.environments.base import World
+from conebandit.experiment.declaration import Experiment
+from conebandit.geometry.cone import Cone
+from conebandit.geometry.gap import additive_gap, gap, hausdorff, log_hausdorff
+from conebandit.geometry.pareto import FEW, MODEST, pareto_mask
+from conebandit.kernels.compile import compiling
+from conebandit.policies.cone_tree import ConeTree, Preset
+from conebandit.policies.oracle import Oracle
+from conebandit.policies.random_arm import RandomArm
+from conebandit.policies.registry import OURS
+from conebandit.progress import Progress, steps
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
+from conebandit.service.shift import ShiftWatch
+from conebandit.service.stores.base import open_store
+from conebandit.simulate import simulate
+
+ROUNDS = 500  # enough for leaves to split and for models to be fitted
+
+Work = Callable[[], None]
+
+
+def compile_all(*, n_jobs: int = -1, progress: Progress = True) -> list[str]:
+    """Compile what is not on disk yet; the names of the kernels that were compiled, sorted.
+
+    Parameters
+    ----------
+    n_jobs
+        Number of processes; -1 for one on each core.
+    progress
+        Whether to show a progress bar; or a function, called with a few words after each piece of work.
+    """
+    work = pieces()
+    jobs = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(delayed(_done)(name) for name in work)
+    compiled: list[str] = []
+    with steps(progress, "compiling", len(work)) as step:
+        for name, kernels in jobs:
+            compiled += kernels
+            step(name)
+    return sorted(compiled)
+
+
+def pieces() -> dict[str, Work]:
+    """Everything that uses kernels, in pieces for one process each; those that take longest come first."""
+    return {
+        **{f"{name}, {use.__name__[1:]}": partial(use, make) for name, make in _policies() for use in _USES},
+        "regret under another cone": partial(_simulated, _random_arm, _narrow()),
+        "fronts": _fronts,
+        "gaps and distances": _gaps,
+        "shift of contexts": _shift,
+        "the service": _service,
+    }
+
+
+def _done(name: str) -> tuple[str, list[str]]:
+    """Do a piece of work, in whatever process; its name, and the kernels that it compiled."""
+    known = len(compiling.kernels)
+    pieces()[name]()
+    return name, compiling.kernels[known:]
+
+
+def _policies() -> Iterator[tuple[str, Callable[[World], Any]]]:
+    """Every policy, by name; the default policy first."""
+    kinds = dict.fromkeys(["ConeKernel", *OURS])
+    for name in kinds:
+        if name == "ConeTree":
+            for preset in get_args(Preset):
+                yield f"ConeTree, {preset}", partial(_made, ConeTree, preset=preset)
+        else:
+            yield name, partial(_made, OURS[name])
+    yield "RandomArm", _random_arm
+    yield "Oracle", Oracle
+
+
+def _made(kind: Callable[..., Any], world: World, **settings: Any) -> Any:
+    return kind(world.n_arms, world.cone, world.context_dim, **settings)
+
+
+def _random_arm(world: World) -> RandomArm:
+    return RandomArm(world.n_arms, world.cone, world.context_dim)
+
+
+def _narrow() -> Cone:
+    """A cone that does not contain the orthant."""
+    return Cone.from_rays([[1.0, 0.6], [0.6, 1.0]])
+
+
+def _world(cone: Cone | None = None) -> World:
+    return smooth(n_arms=4, context_dim=2, change_point=ROUNDS // 2, cone=cone or Cone.orthant(2))
+
+
+def _simulated(make: Callable[[World], Any], cone: Cone | None = None) -> None:
+    world = _world(cone)
+    simulate(make(world), world, ROUNDS)
+
+
+def _step_by_step(make: Callable[[World], Any]) -> None:
+    """Decisions and observations one by one, with all that can be asked between them."""
+    world, rng = _world(), np.random.default_rng(0)
+    policy = make(world)
+    for key, x in enumerate(rng.uniform(size=(ROUNDS // 4, 2))):
+        decision = policy.decide(x, key)
+        policy.observe(x, decision.arm, rng.uniform(size=2))
+    policy.observe([0.5, 0.5], 0, [1.0, np.nan])
+    policy.front([0.5, 0.5])
+
+
+def _at_many(make: Callable[[World], Any]) -> None:
+    """Decisions and fronts at many contexts at once."""
+    policy, contexts = make(_world()), np.full((3, 2), 0.5)
+    if hasattr(policy, "decide_many"):
+        policy.decide_many(contexts, range(3))
+        policy.fronts(contexts)
+
+
+_USES = (_simulated, _step_by_step, _at_many)
+
+
+def _fronts() -> None:
+    """Fronts of a few and of many points, for every number of facets that has an algorithm of its own."""
+    rng = np.random.default_rng(0)
+    for facets in (1, 2, 3, 4):
+        cone = Cone.orthant(facets)
+        sphere = np.abs(rng.normal(size=(2 * MODEST, facets)))
+        sphere /= np.sqrt((sphere**2).sum(axis=1, keepdims=True))
+        for points in (sphere, np.round(sphere, 1), sphere[:FEW].reshape(2, -1, facets), sphere[:, ::-1]):
+            pareto_mask(points, cone)
+        pareto_mask(np.concatenate([sphere[:5], sphere[:5] * (1 + 1e-15)]), cone)  # near ties
+
+
+def _gaps() -> None:
+    rng = np.random.default_rng(0)
+    means = 0.5 + rng.uniform(size=(2, 6, 2))
+    for cone in (Cone.orthant(2), _narrow()):
+        front = pareto_mask(means, cone)
+        gap(means, front, cone)
+        gap(means[0], means[1], cone)
+        additive_gap(means, front, cone)
+        additive_gap(means, front, cone, per_objective=True)
+    log_hausdorff(means[0], means[1])
+    hausdorff(means[0], means[1])
+
+
+def _shift() -> None:
+    contexts = np.random.default_rng(0).uniform(size=(2 * ROUNDS, 2))
+    for columns in (1, 2):
+        monitor = ShiftMonitor(columns, reference=127)
+        monitor.update_many(contexts[:, :columns])
+        monitor.update(contexts[0, :columns])
+        monitor.snapshot()
+    rho(contexts[:ROUNDS], contexts[ROUNDS:], 0.25)
+
+
+def _service() -> None:
+    """An experiment in a service, without HTTP."""
+    declaration = {
+        "id": "warm",
+        "arms": ["a", "b"],
+        "metrics": [{"name": "m"}, {"name": "n"}],
+        "context": [{"name": "x", "low": 0, "high": 1}],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        store, ledger = open_store(str(Path(folder) / "log.db")), Ledger()
+        for i in range(20):
+            with ledger.transaction(store, now=i) as transaction:
+                turn = Turn(transaction)
+                turn.create(Experiment.from_dict(declaration))
+                turn.decide("warm", [{"id": str(i), "context": {"x": i / 20}}])
+                turn.report("warm", [{"id": str(i), "values": {"m": 1.0, "n": float(i)}}])
+                turn.front("warm", {"x": 0.5})
+        ShiftWatch(store).report("warm")
+        store.close()
