@@ -2,10 +2,12 @@
 
     python benchmarks/cold.py                       # of this checkout
     python benchmarks/cold.py --before OTHER/src    # beside another checkout
+    python benchmarks/cold.py --lines               # what single lines of a kernel take to compile
 
 Each row is a process of its own that does one thing, in an empty folder or in one that ``conebandit warm`` has filled;
 seconds are those of the processor, without the time of ``import conebandit``. A version is a function for a combination
-of types of arguments; Numba's own functions that kernels use are among them. Results: benchmarks/results/cold.md.
+of types of arguments; Numba's own functions that kernels use are among them. Results: benchmarks/results/cold.md and
+cold_lines.md.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numba
+import numpy as np
 from numba.core import event
 
 from report import Report, machine, versions
@@ -28,6 +32,7 @@ from report import Report, machine, versions
 HERE = Path(__file__).resolve().parent
 WANTED = {"decide": 4.0, "simulate": 15.0}  # seconds of the processor
 LONGEST = 3  # functions that are named
+TURNS = 3  # of which the fastest counts: shared machines have slow spells
 
 
 class Clock(event.Listener):
@@ -141,12 +146,41 @@ def one_side(action: str) -> None:
     print(json.dumps(found))
 
 
+# What a kernel may contain; a, b are vectors, n is a number. The first of its kind in a process is what costs.
+CONTENTS = {
+    "a loop": "for i in range(n): a[i] = b[i]",
+    "a number in a slice": "a[:n] = 0.0",
+    "an array in a slice": "a[:n] = b[:n]",
+    "an array made": "c = np.empty(n)\n    a[0] = c.size",
+    "a.min()": "a[0] = a.min()",
+    "a.sum()": "a[0] = a.sum()",
+    "np.flatnonzero": "a[0] = np.flatnonzero(a).size",
+    "np.argsort": "a[0] = np.argsort(a)[0]",
+    "an array as index": "a[0] = a[c][0]",
+    "np.dot": "a[0] = np.dot(a, b)",
+}
+
+
+def one_content(content: str) -> None:
+    """In a process of its own: compile a kernel with this content, and print what it took."""
+
+    def compile_with(line: str) -> float:
+        names: dict[str, Any] = {"np": np}
+        exec(f"def kernel(a, b, c, n):\n    {line}\n", names)
+        kernel, start = numba.njit(nogil=True, error_model="numpy")(names["kernel"]), time.process_time()
+        kernel(np.ones(3), np.ones(3), np.zeros(2, dtype=np.int64), 2)
+        return time.process_time() - start
+
+    compile_with("a[0] = 1.0")  # what any first kernel takes
+    print(json.dumps({"seconds": compile_with(CONTENTS[content])}))
+
+
 def environment(source: Path, folder: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(source.resolve()), "NUMBA_CACHE_DIR": str(folder)}
 
 
 def ask(source: Path, action: str, folder: Path) -> dict[str, Any]:
-    """What an action takes with this folder for machine code."""
+    """What an action, or a kernel with some content, takes with this folder for machine code."""
     command = [sys.executable, __file__, "--side", action]
     done = subprocess.run(command, env=environment(source, folder), capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -184,13 +218,33 @@ def measure(report: Report, side: str, source: Path) -> None:
                 report.add(code=side, folder="warm", action=action, **found, reached=nothing)
 
 
+def measure_lines() -> None:
+    """What a kernel takes to compile that consists of one line."""
+    report = Report(
+        title="Lines of a kernel: seconds of the processor to compile the first of its kind in a process",
+        command="python benchmarks/cold.py --lines",
+        versions=versions("numba", "llvmlite", "numpy"),
+        machine=machine(),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for content, line in CONTENTS.items():
+            seconds = min(ask(HERE.parent / "src", content, Path(folder))["seconds"] for _ in range(TURNS))
+            report.add(content=content, line=f"`{line.splitlines()[0]}`", seconds=seconds)
+    report.show()
+    report.write(HERE / "results" / "cold_lines")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--side", choices=list(ACTIONS), help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=[*ACTIONS, *CONTENTS], help=argparse.SUPPRESS)
     parser.add_argument("--before", type=Path, metavar="SOURCE", help="the src folder of another checkout")
+    parser.add_argument("--lines", action="store_true", help="what single lines of a kernel take to compile")
     options = parser.parse_args()
     if options.side:
-        one_side(options.side)
+        (one_side if options.side in ACTIONS else one_content)(options.side)
+        return
+    if options.lines:
+        measure_lines()
         return
     report = Report(
         title="First use on a machine: seconds of the processor, and what is compiled",

@@ -21,7 +21,7 @@ from conebandit.environments import smooth
 from conebandit.environments.base import World
 from conebandit.experiment.declaration import Experiment
 from conebandit.geometry.cone import Cone
-from conebandit.geometry.gap import additive_gap, gap, hausdorff, log_hausdorff
+from conebandit.geometry.gap import additive_gap, gap, hausdorff, log_hausdorff, shortfall
 from conebandit.geometry.pareto import FEW, MODEST, pareto_mask
 from conebandit.kernels.compile import compiling
 from conebandit.policies.cone_tree import ConeTree, Preset
@@ -111,7 +111,7 @@ def _world(cone: Cone | None = None) -> World:
 
 def _simulated(make: Callable[[World], Any], cone: Cone | None = None) -> None:
     world = _world(cone)
-    simulate(make(world), world, ROUNDS)
+    simulate(make(world), world, ROUNDS, resolution=0.02)
 
 
 def _step_by_step(make: Callable[[World], Any]) -> None:
@@ -123,6 +123,8 @@ def _step_by_step(make: Callable[[World], Any]) -> None:
         policy.observe(x, decision.arm, rng.uniform(size=2))
     policy.observe([0.5, 0.5], 0, [1.0, np.nan])
     policy.front([0.5, 0.5])
+    if hasattr(policy, "explain"):
+        policy.explain([0.5, 0.5])
 
 
 def _at_many(make: Callable[[World], Any]) -> None:
@@ -145,6 +147,7 @@ def _fronts() -> None:
         sphere /= np.sqrt((sphere**2).sum(axis=1, keepdims=True))
         for points in (sphere, np.round(sphere, 1), sphere[:FEW].reshape(2, -1, facets), sphere[:, ::-1]):
             pareto_mask(points, cone)
+            pareto_mask(points, cone, resolution=0.02)
         pareto_mask(np.concatenate([sphere[:5], sphere[:5] * (1 + 1e-15)]), cone)  # near ties
 
 
@@ -157,6 +160,7 @@ def _gaps() -> None:
         gap(means[0], means[1], cone)
         additive_gap(means, front, cone)
         additive_gap(means, front, cone, per_objective=True)
+        shortfall(means[0], means[1], cone)
     log_hausdorff(means[0], means[1])
     hausdorff(means[0], means[1])
 
@@ -187,6 +191,6 @@ def _service() -> None:
                 turn.create(Experiment.from_dict(declaration))
                 turn.decide("warm", [{"id": str(i), "context": {"x": i / 20}}])
                 turn.report("warm", [{"id": str(i), "values": {"m": 1.0, "n": float(i)}}])
-                turn.front("warm", {"x": 0.5})
+                turn.explain("warm", {"x": 0.5})
         ShiftWatch(store).report("warm")
         store.close()

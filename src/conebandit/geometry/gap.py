@@ -313,7 +313,8 @@ def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[F
     others = as_vectors(front, "front", cone.dim, (2, 3))
     if others.ndim == 3 and others.shape[0] != batch.shape[0]:
         raise ValueError(f"front has {others.shape[0]} sets but means have {batch.shape[0]}; they must match.")
-    others = np.ascontiguousarray(np.broadcast_to(others, (batch.shape[0], *others.shape[-2:])))
+    # A copy: a view that cannot be written is another type of array, for which kernels would be compiled anew.
+    others = np.broadcast_to(others, (batch.shape[0], *others.shape[-2:])).copy()
     return batch, others, np.ones(others.shape[:2], dtype=np.bool_)
 
 
