@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 import conebandit as cb
 from conebandit.cli import app
+from conebandit.policies.binned_pareto_ucb import VISITS
 from conebandit.regret import SERIES
 from conebandit.studies import leaderboard
-from conebandit.studies.bench import CONTENDERS, DEFAULT, run_suite
+from conebandit.studies.bench import CONTENDERS, DEFAULT, TUNED, run_suite
 from conebandit.studies.standings import comparisons, mean_ranks, standings, summary
 from conebandit.studies.suite import HORIZON, SUITE
 
@@ -225,3 +226,14 @@ def test_what_cannot_be_written_is_refused_before_the_runs(bench, never_run, tmp
         result = bench(*options)
         assert result.exit_code == 2, result.output
         assert "Invalid value for --to" in result.output
+
+
+def test_baselines_enter_with_what_the_tuning_found_best():
+    rows = json.loads((ROOT / "benchmarks" / "results" / "tuning.json").read_text())["rows"]
+    best = {row["policy"]: row["setting"] for row in rows if row["best"]}
+    assert set(best) == set(TUNED)
+    for policy, setting in best.items():
+        found = dict(part.split(" = ") for part in setting.split(", "))
+        if found.get("bins", "").startswith("for"):  # the grid of the default: so many visits
+            assert found.pop("bins") == f"for {VISITS} visits"
+        assert {name: float(value) for name, value in found.items()} == TUNED[policy], policy

@@ -54,8 +54,8 @@ class FourierSampling(CompiledPolicy):
     """
 
     n_features: int = setting(64, partial(as_count, most=MAX_FEATURES))
-    length_scale: float = setting(0.35, partial(as_number, least=MIN_SETTING, most=MAX_SETTING))
-    temperature: float = setting(0.5, partial(as_number, least=0.0, most=MAX_SETTING))
+    length_scale: float = setting(0.6, partial(as_number, least=MIN_SETTING, most=MAX_SETTING))
+    temperature: float = setting(0.3, partial(as_number, least=0.0, most=MAX_SETTING))
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_fourier_sampling)

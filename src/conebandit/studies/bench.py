@@ -60,11 +60,11 @@ DEFAULT, PRINTED = "default", "tree-paper"
 TUNED: dict[str, dict[str, float]] = {
     "BinnedElimination": {"width": 0.1, "smoothness": 0.1},
     "BinnedParetoUCB": {"width": 0.1},
-    "FourierSampling": {"length_scale": 0.35, "temperature": 0.5},
+    "FourierSampling": {"length_scale": 0.6, "temperature": 0.3},
     "LinearParetoUCB": {"width": 0.2, "ridge": 0.01},
     "NeighbourParetoUCB": {"width": 0.05, "smoothness": 0.15},
     "ParetoUCB1": {"width": 0.2},
-    "ParetoZooming": {"width": 0.2, "smoothness": 0.2},
+    "ParetoZooming": {"width": 0.15, "smoothness": 0.3},
     "ScalarisedUCB": {"width": 0.15, "bins": 16},
     "SelfTuning": {"width": 0.03, "smoothness": 0.3},
 }
