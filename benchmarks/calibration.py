@@ -81,7 +81,7 @@ class Estimates:
     @classmethod
     def of(cls, policy: Any, contexts: FloatArray) -> Estimates:
         """Ask a policy of this library."""
-        batch = policy._ask(contexts, np.zeros(len(contexts), dtype=np.uint64), estimates=len(contexts))
+        batch = policy._ask(contexts, np.zeros(len(contexts), dtype=np.uint64), explore=0.0, estimates=len(contexts))
         if hasattr(policy, "radii"):
             radii = [policy.radii(contexts, level=LEVEL, simultaneous=together) for together in (False, True)]
             return cls(batch.means, batch.reported, radii[0], radii[1])

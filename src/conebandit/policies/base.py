@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -97,18 +99,33 @@ class Front:
     means
         Shape (len(arms), M), estimated means; nan where nothing is known.
     radii
-        Shape (len(arms), M), how far each estimate may be off; inf where nothing is known.
+        Shape (len(arms), M), how far each estimate may be off; inf where nothing is known. They are pointwise: each is
+        for its own arm and metric, and the more of them there are, the surer it is that one of them is too small. Those
+        of :class:`ConeKernel` are two posterior deviations; its method ``radii`` gives others, and some for all at once.
+    chances
+        Shape (K,), for *every* arm the chance that it is on the front, or essential if there is a resolution; nan before
+        anything is known. None if a policy has no posterior to take them from: only :class:`ConeKernel` has.
 
     Examples
     --------
     >>> front = Front(arms=(0, 2), means=np.array([[0.9, 0.4], [0.5, 0.8]]), radii=np.full((2, 2), 0.1))
     >>> dict(zip(front.arms, front.means.tolist()))
     {0: [0.9, 0.4], 2: [0.5, 0.8]}
+
+    An arm of which little is known has a chance, reported or not:
+
+    >>> import conebandit as cb
+    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> for t in range(20):
+    ...     policy.observe([t / 20], 1, [-1.0])
+    >>> (policy.front([0.3]).chances > 0.2).all()
+    np.True_
     """
 
     arms: tuple[int, ...]
     means: FloatArray
     radii: FloatArray
+    chances: FloatArray | None = None
 
 
 def chances_at(chances: FloatArray, arms: NDArray[np.int64]) -> FloatArray:
@@ -116,12 +133,17 @@ def chances_at(chances: FloatArray, arms: NDArray[np.int64]) -> FloatArray:
     return chances[np.arange(len(arms)), arms]
 
 
-def fronts_of(flags: NDArray[np.bool_], means: FloatArray, radii: FloatArray) -> list[Front]:
-    """A front for each row: the flagged arms (n, K), with their means and radii, both (n, K, M)."""
+def fronts_of(
+    flags: NDArray[np.bool_],
+    means: FloatArray,
+    radii: FloatArray,
+    chances: Iterable[FloatArray | None] = repeat(None),
+) -> list[Front]:
+    """A front for each row: the flagged arms (n, K), with their means and radii, both (n, K, M), and all chances."""
     fronts = []
-    for on, mean, radius in zip(flags, means, radii, strict=True):
+    for on, mean, radius, chance in zip(flags, means, radii, chances, strict=False):
         arms = np.flatnonzero(on)
-        fronts.append(Front(tuple(arms.tolist()), mean[arms], radius[arms]))
+        fronts.append(Front(tuple(arms.tolist()), mean[arms], radius[arms], chance))
     return fronts
 
 

@@ -163,7 +163,12 @@ class CompiledPolicy(LearningPolicy):
         self._kernels.estimate(self._state, x, means, radii)
         reported = one_by_one.essential_arms(self, *flags, means, radii) if self._resolves else flags[1]
         arms = np.flatnonzero(reported)
-        return Front(tuple(int(k) for k in arms), means[arms], radii[arms])
+        chances = self._front_chances(x, means, radii)
+        return Front(tuple(int(k) for k in arms), means[arms], radii[arms], chances)
+
+    def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray | None:
+        """Chance of every arm to be on the front, from the estimates (K, M) there; None if there is no posterior."""
+        return None
 
     def _flags(self, x: FloatArray) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Arms that the policy itself may play at a point of the unit cube, and those that it reports, both (K,)."""
@@ -177,7 +182,8 @@ class CompiledPolicy(LearningPolicy):
         batch = self._ask(rows, np.zeros(len(rows), dtype=np.uint64), explore=0.0, estimates=len(rows))
         if self._resolves:
             one_by_one.keep_essential(self, batch)
-        return fronts_of(batch.reported, batch.means, batch.radii)
+        chances = map(self._front_chances, batch.contexts, batch.means, batch.radii)
+        return fronts_of(batch.reported, batch.means, batch.radii, chances)
 
     def _ask(self, contexts: FloatArray, keys: NDArray[np.uint64], *, explore: float, estimates: int) -> Batch:
         """Decisions in all contexts, and estimates in the first of them."""

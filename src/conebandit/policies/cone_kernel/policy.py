@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,56 +36,13 @@ from conebandit.kernels.cone_kernel.state import (
 )
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_kernel.candidates import max_parts
+from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
+from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate import storage
-from conebandit.validate.arguments import as_arm, as_count
+from conebandit.validate.arguments import as_arm, as_count, as_fraction
 from conebandit.validate.arrays import FloatArray
-
-
-@dataclass(frozen=True)
-class Beaten:
-    """An arm that is out of the running at a context: by whom, and by how many posterior deviations on each facet.
-
-    Examples
-    --------
-    >>> import conebandit as cb
-    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
-    >>> for t in range(200):
-    ...     policy.observe([t / 200], t % 2, [t % 2])
-    >>> [beaten] = policy.explain([0.3]).eliminated
-    >>> beaten.arm, beaten.by
-    (0, 1)
-    """
-
-    arm: int
-    by: int
-    margins: FloatArray
-
-
-@dataclass(frozen=True)
-class KernelExplanation:
-    """What led to the arms a context is offered.
-
-    ``relevance`` says how much each context coordinate matters (the most relevant one has 1), ``lengths`` over which
-    distance means change along it, ``noise`` the deviation of a reward around its mean; all learned, nan before the
-    first fit. Arms are eliminated by the spread of a few posterior draws, but margins are measured by the exact
-    posterior: so a margin need not exceed four deviations, and may be not much above two.
-
-    Examples
-    --------
-    >>> import conebandit as cb
-    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
-    >>> policy.explain([0.3]).active, policy.explain([0.3]).n_features
-    ((0, 1), 1)
-    """
-
-    active: tuple[int, ...]
-    eliminated: tuple[Beaten, ...]
-    relevance: FloatArray
-    lengths: FloatArray
-    noise: FloatArray
-    n_features: int
 
 
 class ConeKernel(CompiledPolicy):
@@ -210,34 +166,74 @@ class ConeKernel(CompiledPolicy):
         learned = s.scales[SPREAD] * np.sqrt(s.scales[NOISE])
         return np.where(s.size[FITTED], learned, np.nan)
 
+    def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray:
+        entropy = [int(self._seed), self.n_observations, *x.view(np.uint64).tolist()]
+        return front_chances(means, radii / RADIUS, self.cone, np.asarray(self.resolution), entropy)
+
+    def radii(self, contexts: ArrayLike, *, level: float = 0.95, simultaneous: bool = False) -> FloatArray:
+        """How far the means of all arms may be from their estimates.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), within the bounds.
+        level
+            Probability with which means are within the radii.
+        simultaneous
+            If False, the level holds for each context, arm and metric by itself. If True, it holds at each context for
+            all metrics of all arms at once, so for those of any front, however it was chosen (but not for several
+            contexts at once).
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (n, K, M), in units of the metrics; inf before the first fit.
+
+        Notes
+        -----
+        Radii are so many posterior deviations as a normal law asks for, or the largest of K * M independent normal
+        numbers (Sidak 1967). The level is that of the model: ``benchmarks/calibration.py`` measures how often true
+        means are covered. The radii of :meth:`front` are two posterior deviations, a pointwise level of 95.4 %.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+        >>> for t in range(200):
+        ...     policy.observe([t / 200], t % 2, [t % 2])
+        >>> one, both = (policy.radii([[0.3]], level=0.9, simultaneous=flag) for flag in (False, True))
+        >>> one.shape, (both / one).round(3).ravel()
+        ((1, 2, 1), array([1.185, 1.185]))
+        """
+        level, rows = as_fraction(level, "level"), self.box.rows(contexts)
+        means, radii = np.empty((2, len(rows), self.n_arms, self.n_objectives))
+        for x, mean, radius in zip(self.box.points(rows), means, radii, strict=True):
+            kernels.estimate(self._state, x, mean, radius)
+        return radii * (deviations_covering(level, means[0].size if simultaneous else 1) / RADIUS)
+
     def explain(self, context: ArrayLike) -> KernelExplanation:
-        """Arms in the running at a context, what beats the others, and what was learned about the context.
+        """Arms in the running at a context, what beats those that are not reported, and what was learned of the context.
 
         Parameters
         ----------
         context
             Shape (d,), within the bounds.
         """
-        mask, _ = self._flags(self.box.point(context))  # all arms are in the running until the first fit
+        x = self.box.point(context)
+        active, reported = self._flags(x)  # all arms until the first fit
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
-        kernels.estimate(self._state, self.box.point(context), means, radii)
-        facets = self.cone.facets
+        kernels.estimate(self._state, x, means, radii)
+        off = 1.0 - self._front_chances(x, means, radii)
         fitted = bool(self._state.size[FITTED])
         relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
         return KernelExplanation(
-            active=tuple(np.flatnonzero(mask).tolist()),
-            eliminated=tuple(_beaten(int(arm), means, radii, facets) for arm in np.flatnonzero(~mask)),
+            active=tuple(np.flatnonzero(active).tolist()),
+            beaten=tuple(
+                who_beats(arm, means, radii / RADIUS, self.cone.facets, float(off[arm]))
+                for arm in np.flatnonzero(~reported).tolist()
+            ),
             relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
             lengths=LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
             noise=self.noise,
             n_features=self.n_features,
         )
-
-
-def _beaten(arm: int, means: FloatArray, radii: FloatArray, facets: FloatArray) -> Beaten:
-    """An eliminated arm with the one that beats it by most."""
-    images, deviations = means @ facets.T, np.sqrt(radii**2 @ (facets**2).T) / RADIUS
-    margins = (images - images[arm]) / np.sqrt(deviations**2 + deviations[arm] ** 2)
-    margins[arm] = -np.inf
-    by = int(np.argmax(margins.min(axis=1)))
-    return Beaten(arm=arm, by=by, margins=margins[by])

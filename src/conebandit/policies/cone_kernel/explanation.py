@@ -1,0 +1,110 @@
+"""What a ``ConeKernel`` tells about the arms at a context: who beats whom, how surely, and by how much."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conebandit.validate.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """An arm that is not reported at a context, and the one that beats it most surely.
+
+    Attributes
+    ----------
+    arm, by
+        The arm, and the one whose least margin over it is largest.
+    chance
+        That the arm is off the front, whoever beats it: 1 minus its entry in :attr:`Front.chances`.
+    leads
+        Shape (F,), by how much ``by`` is ahead on each facet of the cone, by the posterior means. For the orthant facets
+        are metrics, in their units. One that is negative speaks for the arm.
+    deviations
+        Shape (F,), posterior deviations of the leads.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> for t in range(200):
+    ...     policy.observe([t / 200], t % 2, [t % 2])
+    >>> [beaten] = policy.explain([0.3]).beaten
+    >>> beaten.arm, beaten.by, beaten.chance
+    (0, 1, 1.0)
+    >>> beaten.leads.round(2), (beaten.margins > 4).all()
+    (array([1.]), np.True_)
+    """
+
+    arm: int
+    by: int
+    chance: float
+    leads: FloatArray
+    deviations: FloatArray
+
+    @property
+    def margins(self) -> FloatArray:
+        """Shape (F,), leads in units of their deviations."""
+        return _ratio(self.leads, self.deviations)
+
+
+@dataclass(frozen=True)
+class KernelExplanation:
+    """What led to the arms a context is offered.
+
+    Attributes
+    ----------
+    active
+        Arms in the running.
+    beaten
+        All arms that are not reported, with what beats them. Those among them that are active may still be played.
+    relevance
+        Shape (d,), how much each context coordinate matters; the most relevant one has 1.
+    lengths
+        Shape (d,), over which distance means change along each coordinate.
+    noise
+        Shape (M,), deviation of a reward around its mean. Like the two above learned, and nan before the first fit.
+    n_features
+        Number of features in use.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> policy = cb.ConeKernel(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> policy.explain([0.3]).active, policy.explain([0.3]).n_features
+    ((0, 1), 1)
+    """
+
+    active: tuple[int, ...]
+    beaten: tuple[Beaten, ...]
+    relevance: FloatArray
+    lengths: FloatArray
+    noise: FloatArray
+    n_features: int
+
+    @property
+    def eliminated(self) -> tuple[Beaten, ...]:
+        """Beaten arms that are out of the running.
+
+        Arms are eliminated by the spread of a few posterior draws, but margins are measured by the exact posterior: so
+        a margin need not exceed four deviations, and may be not much above two.
+        """
+        return tuple(beaten for beaten in self.beaten if beaten.arm not in self.active)
+
+
+def who_beats(arm: int, means: FloatArray, deviations: FloatArray, facets: FloatArray, chance: float) -> Beaten:
+    """What beats an arm, from posterior means and deviations of all, both (K, M)."""
+    leads = (means - means[arm]) @ facets.T
+    spreads = np.sqrt((deviations**2 + deviations[arm] ** 2) @ (facets**2).T)
+    margins = _ratio(leads, spreads).min(axis=1)
+    margins[arm] = -np.inf
+    by = int(np.argmax(margins))
+    return Beaten(arm, by, chance, leads[by], spreads[by])
+
+
+def _ratio(leads: FloatArray, deviations: FloatArray) -> FloatArray:
+    """Leads in units of their deviations; a lead without any deviation is infinitely many."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(leads == 0.0, 0.0, leads / deviations))
