@@ -188,10 +188,15 @@ class FrontArm(Reply):
 
 @dataclass(frozen=True)
 class EstimatedFront(Reply):
-    """The arms on the front in a context. ``version``: the last event that the policy has learned from."""
+    """The arms on the front in a context. ``version``: the last event that the policy has learned from.
+
+    ``chances``: for every arm the chance that it is on the front, null where nothing is known. The table is null if the
+    policy cannot say it.
+    """
 
     version: int
     arms: tuple[FrontArm, ...]
+    chances: dict[str, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -212,8 +217,22 @@ class KeptOut(Reply):
 
 
 @dataclass(frozen=True)
+class BeatenArm(Reply):
+    """An arm that is off the front, the chance of that, and the arm that beats it most surely.
+
+    ``leads``: by how much, on each facet of the cone; ``deviations``: how uncertain each lead is.
+    """
+
+    arm: str
+    by: str
+    chance: float | None
+    leads: tuple[float | None, ...]
+    deviations: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class Explanation(Reply):
-    """Why these arms, in a context; ``path`` and ``kept_out`` are null where a policy cannot say it."""
+    """Why these arms, in a context; ``path``, ``kept_out`` and ``beaten`` are null where a policy cannot say it."""
 
     version: int
     policy: str
@@ -222,6 +241,7 @@ class Explanation(Reply):
     front: tuple[FrontArm, ...]
     path: tuple[PathBox, ...] | None
     kept_out: tuple[KeptOut, ...] | None
+    beaten: tuple[BeatenArm, ...] | None = None
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conebandit._version import __version__
@@ -12,6 +12,7 @@ from conebandit.experiment.declaration import MAX_ARMS, Experiment, as_arm_name,
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import Served
 from conebandit.policies.base import Front
+from conebandit.policies.cone_kernel import Beaten
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Decided, ModeChanged, Reported
@@ -20,6 +21,7 @@ from conebandit.service.log.state import State
 from conebandit.service.replies import (
     ArmStatus,
     Assignment,
+    BeatenArm,
     Description,
     Estimate,
     EstimatedFront,
@@ -199,7 +201,7 @@ class Turn:
         """The arms on the front in a context, with estimates in the units of the metrics."""
         state = self.transaction.state(experiment_id)
         front = state.policy.front(state.experiment.encode(context))
-        return EstimatedFront(state.version, _front(state, front))
+        return EstimatedFront(state.version, _front(state, front), _chances(state, front))
 
     def explain(self, experiment_id: str, context: Mapping[str, Any]) -> Explanation:
         """Front, active arms and, from policies that can say it, why the others are not played."""
@@ -217,6 +219,7 @@ class Turn:
             kept_out=None
             if why is None
             else tuple(KeptOut(names[e.arm], names[e.by], _finite(e.margins)) for e in why.eliminated),
+            beaten=_beaten(state, why.beaten) if hasattr(why, "beaten") else None,
         )
 
     def policy(self, experiment_id: str) -> Served:
@@ -249,6 +252,24 @@ def _front(state: State, front: Front) -> tuple[FrontArm, ...]:
             estimates[metric.name] = Estimate(value, radius)
         rows.append(FrontArm(state.known[k], estimates))
     return tuple(rows)
+
+
+def _chances(state: State, front: Front) -> dict[str, float | None] | None:
+    """By name, for the arms that can be served."""
+    if front.chances is None:
+        return None
+    named = zip(state.known, _finite(front.chances), strict=True)
+    return {name: chance for name, chance in named if state.arms[name]}
+
+
+def _beaten(state: State, arms: Iterable[Beaten]) -> tuple[BeatenArm, ...]:
+    """Arms that are off the front and can be served."""
+    names = state.known
+    return tuple(
+        BeatenArm(names[b.arm], names[b.by], b.chance, _finite(b.leads), _finite(b.deviations))
+        for b in arms
+        if state.arms[names[b.arm]]
+    )
 
 
 def _finite(values: Any) -> tuple[float | None, ...]:
