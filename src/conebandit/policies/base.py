@@ -101,10 +101,10 @@ class Front:
     radii
         Shape (len(arms), M), how far each estimate may be off; inf where nothing is known. They are pointwise: each is
         for its own arm and metric, and the more of them there are, the surer it is that one of them is too small. Those
-        of :class:`ConeKernel` are two posterior deviations; its method ``radii`` gives others, and some for all at once.
+        of :class:`ConeKernel` are two posterior deviations; its method ``radii`` has others, and some for all at once.
     chances
-        Shape (K,), for *every* arm the chance that it is on the front, or essential if there is a resolution; nan before
-        anything is known. None if a policy has no posterior to take them from: only :class:`ConeKernel` has.
+        Shape (K,), for *every* arm the chance that it is on the front, or essential if there is a resolution; nan until
+        something is known. None if a policy does not say it: of those here only :class:`ConeKernel` does.
 
     Examples
     --------

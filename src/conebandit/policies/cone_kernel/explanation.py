@@ -20,8 +20,8 @@ class Beaten:
     chance
         That the arm is off the front, whoever beats it: 1 minus its entry in :attr:`Front.chances`.
     leads
-        Shape (F,), by how much ``by`` is ahead on each facet of the cone, by the posterior means. For the orthant facets
-        are metrics, in their units. One that is negative speaks for the arm.
+        Shape (F,), by how much ``by`` is ahead on each facet of the cone, by the posterior means. For the orthant,
+        facets are metrics, in their units. A lead that is negative speaks for the arm.
     deviations
         Shape (F,), posterior deviations of the leads.
 

@@ -209,10 +209,10 @@ class ConeKernel(CompiledPolicy):
         means, radii = np.empty((2, len(rows), self.n_arms, self.n_objectives))
         for x, mean, radius in zip(self.box.points(rows), means, radii, strict=True):
             kernels.estimate(self._state, x, mean, radius)
-        return radii * (deviations_covering(level, means[0].size if simultaneous else 1) / RADIUS)
+        return radii * (deviations_covering(level, self.n_arms * self.n_objectives if simultaneous else 1) / RADIUS)
 
     def explain(self, context: ArrayLike) -> KernelExplanation:
-        """Arms in the running at a context, what beats those that are not reported, and what was learned of the context.
+        """Arms in the running at a context, what beats those that are not reported, and what was learned.
 
         Parameters
         ----------
