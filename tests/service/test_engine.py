@@ -510,3 +510,21 @@ def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration
     assert len(run.describe()["arms"]) == 4
     run.retire_arm("new")
     assert len(run.add_arm("fifth")["arms"]) == 5
+
+
+def test_front_and_explain_count_every_arm(store, declaration):
+    run = Driver(store)
+    run.create({**declaration, "policy": {"name": "ConeKernel"}})
+    assert run.front(PHONE)["chances"] == {"old": None, "new": None, "bold": None}, "nothing is known yet"
+    for i in range(60):
+        arm = run.ask(f"c{i}")["arm"]
+        run.tell(f"c{i}", revenue=10.0 * (arm == "bold"), latency=1.0 + (arm == "old"))
+    front, told = run.front(PHONE), run.explain(PHONE)
+    assert set(front["chances"]) == {"old", "new", "bold"}
+    reported = {row["arm"] for row in front["arms"]}
+    assert {row["arm"] for row in told["beaten"]} == {"old", "new", "bold"} - reported
+    assert told["beaten"]
+    for row in told["beaten"]:
+        assert row["by"] != row["arm"]
+        assert row["chance"] == 1 - front["chances"][row["arm"]]
+        assert len(row["leads"]) == len(row["deviations"]) == 2

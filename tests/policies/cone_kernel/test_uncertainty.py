@@ -85,8 +85,8 @@ def test_one_bad_outcome_does_not_make_its_arm_the_report():
 
 @pytest.mark.parametrize("unseen", [[np.nan, np.nan], [-1.0, np.nan]])
 @pytest.mark.parametrize("seed", range(3))
-def test_arms_without_data_are_reported_or_have_a_chance(unseen, seed):
-    """One arm has bad outcomes in all metrics, the others in none, or in one of them only."""
+def test_arms_without_data_have_a_chance(unseen, seed):
+    """One arm has bad outcomes in all metrics, the others none, or in one metric only: reported or not, they count."""
     rng = np.random.default_rng(seed)
     policy = cb.ConeKernel(3, CONES["orthant"], 1, seed=seed)
     for x in rng.random((40, 1)):
@@ -94,9 +94,7 @@ def test_arms_without_data_are_reported_or_have_a_chance(unseen, seed):
         policy.observe(x, 0, unseen)
         policy.observe(x, 2, unseen)
     for x in ([0.1], [0.5], [0.9]):
-        front = policy.front(x)
-        assert front.arms != (1,)
-        assert (front.chances[[0, 2]] > 0.25).all()
+        assert (policy.front(x).chances[[0, 2]] > 0.25).all()
 
 
 def plain_beaten(arm, means, deviations, facets):
@@ -110,10 +108,10 @@ def plain_beaten(arm, means, deviations, facets):
     return max(found)[1:]
 
 
-@pytest.mark.parametrize("n_arms", [3, 8])
 @pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane"])
-def test_explain_says_for_every_arm_off_the_front_what_beats_it(cone, n_arms):
-    policy, seen = trained(n=120, n_arms=n_arms, cone=cone), 0
+def test_explain_says_for_every_arm_off_the_front_what_beats_it(cone):
+    n_arms, seen = 8, 0
+    policy = trained(n=120, n_arms=n_arms, cone=cone)
     for x in CONTEXTS:
         told, front = policy.explain(x), policy.front(x)
         assert {b.arm for b in told.beaten} == set(range(n_arms)) - set(front.arms)
