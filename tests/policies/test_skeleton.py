@@ -129,7 +129,7 @@ def test_signatures_are_explicit():
     parameters = inspect.signature(cb.SelfTuning).parameters
     assert list(parameters)[:3] == ["n_arms", "cone", "context_dim"]
     assert {name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY} == {
-        "seed": 0, "bounds": None, "width": 0.03, "smoothness": 0.3,
+        "seed": 0, "bounds": None, "explore": 0.0, "resolution": 0.0, "width": 0.03, "smoothness": 0.3,
     }  # fmt: skip
     with pytest.raises(TypeError, match="unexpected keyword argument 'widht'"):
         cb.SelfTuning(3, ORTHANT, 2, widht=1.0)  # type: ignore[call-arg]

@@ -148,6 +148,7 @@ INITIAL_CONSTANT_VARIANCE = _constant(
 MIN_CONSTANT_VARIANCE = _constant("MIN_CONSTANT_VARIANCE", 0.01, "least value of the same when learned", UNRECORDED)
 MAX_CONSTANT_VARIANCE = _constant("MAX_CONSTANT_VARIANCE", 100.0, "greatest value of the same when learned", UNRECORDED)
 MIN_PRIOR_VARIANCE = _constant("MIN_PRIOR_VARIANCE", 1e-9, "least prior variance of a feature", GUARD)
+MAX_PRIOR_VARIANCE = _constant("MAX_PRIOR_VARIANCE", 1e9, "greatest variance in other units", GUARD)
 MIN_AMPLITUDE = _constant(
     "MIN_AMPLITUDE",
     1e-3,

@@ -11,6 +11,7 @@ from conebandit.kernels.cone_kernel.constants import (
     INITIAL_NOISE,
     MAX_AMPLITUDE,
     MAX_CONSTANT_VARIANCE,
+    MAX_PRIOR_VARIANCE,
     MIN_AMPLITUDE,
     MIN_CONSTANT_VARIANCE,
     MIN_FREEDOM,
@@ -53,8 +54,9 @@ def standardise(state: State) -> State:
             spread = spread if spread > ROUNDING * largest else largest  # as for constant rewards
             if state.size[FITTED]:
                 change = (scales[SPREAD, m] / spread) ** 2
-                scales[NOISE:, m] *= change
-                noise[:, m] *= change
+                # Within bounds, since a reward may be as large as can be.
+                scales[NOISE:, m] = np.clip(change * scales[NOISE:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
+                noise[:, m] = np.clip(change * noise[:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
             scales[CENTRE, m], scales[SPREAD, m] = known.mean(), spread
     return state._replace(scales=scales, noise=noise)
 
