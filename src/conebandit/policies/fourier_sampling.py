@@ -38,14 +38,15 @@ class FourierSampling(CompiledPolicy):
     n_features
         Number of cosines, up to 256. The cost of a round and the memory grow with its square.
     length_scale
-        Distance over which means change.
+        Distance over which means change. The default was chosen on the development suite
+        (``benchmarks/results/tuning.md``), like that of ``temperature``.
     temperature
         Factor on the posterior deviation; 1 is posterior sampling, 0 is greedy.
 
     Examples
     --------
     >>> import numpy as np, conebandit as cb
-    >>> policy = cb.FourierSampling(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> policy = cb.FourierSampling(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1, length_scale=0.3)
     >>> for x in np.linspace(0, 1, 30):
     ...     policy.observe([x], 0, [np.sin(6 * x)])
     ...     policy.observe([x], 1, [np.cos(6 * x)])

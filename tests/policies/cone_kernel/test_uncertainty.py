@@ -5,8 +5,9 @@ import pytest
 from scipy.stats import norm
 
 import conebandit as cb
+from conebandit.kernels.cone_kernel.constants import N_CHANCE_DRAWS
 from conebandit.policies.cone_kernel.explanation import who_beats
-from conebandit.policies.cone_kernel.uncertainty import N_CHANCE_DRAWS, deviations_covering, front_chances
+from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 
 from ...plain_cone_kernel import CONES, plain_essential, trained
 

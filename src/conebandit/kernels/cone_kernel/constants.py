@@ -232,6 +232,15 @@ ELIMINATION_MARGIN = _constant(
     UNRECORDED,
 )
 MIN_DEVIATION = _constant("MIN_DEVIATION", 1e-150, "least deviation of a margin or variance of a prediction", GUARD)
+N_CHANCE_DRAWS = _constant(
+    "N_CHANCE_DRAWS",
+    512,
+    "posterior draws from which `front` tells the chance of every arm",
+    "derived: the standard error of a chance is at most 0.5 / sqrt(512), or 0.022",
+)
+LEVEL = _constant(
+    "LEVEL", 0.95, "probability with which `radii` cover a mean, unless the user says otherwise", "custom"
+)
 RADIUS = _constant("RADIUS", 2.0, "posterior deviations that the radii of a front are wide", UNRECORDED)
 
 TABLE: tuple[Constant, ...] = tuple(_rows)

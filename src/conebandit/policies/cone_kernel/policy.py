@@ -19,6 +19,7 @@ from conebandit.kernels.cone_kernel.constants import (
     INITIAL_LENGTH,
     INITIAL_NOISE,
     INITIAL_RELEVANCE,
+    LEVEL,
     MAX_FEATURES,
     N_DRAWS,
     RADIUS,
@@ -46,13 +47,14 @@ from conebandit.validate.arrays import FloatArray
 
 
 class ConeKernel(CompiledPolicy):
-    """Bayesian regression with a learned kernel for each arm and metric, and posterior sampling under the cone.
+    """Bayesian regression with a learned kernel for each arm and metric; plays what is worth knowing under the cone.
 
     Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
-    amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together.
-    In each round predictions are perturbed by a part of their uncertainty, and an arm on the front of the perturbed
-    predictions is played. Reported are arms that are probably on the front.
-    Nothing needs to be known about scale, noise or smoothness. ``docs/kernel.md`` says how and why.
+    amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together,
+    and so is what all arms have in common. An arm is played if an observation of it saves more, in later errors of
+    play and report, than it costs. Reported are arms that are probably on the front; with a resolution, arms that are
+    more probably essential than unacceptable. Nothing needs to be known about scale, noise or smoothness.
+    ``docs/kernel.md`` says how and why.
 
     Parameters
     ----------
@@ -170,7 +172,7 @@ class ConeKernel(CompiledPolicy):
         entropy = [int(self._seed), self.n_observations, *x.view(np.uint64).tolist()]
         return front_chances(means, radii / RADIUS, self.cone, np.asarray(self.resolution), entropy)
 
-    def radii(self, contexts: ArrayLike, *, level: float = 0.95, simultaneous: bool = False) -> FloatArray:
+    def radii(self, contexts: ArrayLike, *, level: float = LEVEL, simultaneous: bool = False) -> FloatArray:
         """How far the means of all arms may be from their estimates.
 
         Parameters

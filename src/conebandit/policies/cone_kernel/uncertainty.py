@@ -9,10 +9,8 @@ from scipy import special
 
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import pareto_mask
+from conebandit.kernels.cone_kernel.constants import N_CHANCE_DRAWS
 from conebandit.validate.arrays import FloatArray
-
-# Draws from the posterior: so the standard error of a chance is at most 0.5 / sqrt(512), or 0.022.
-N_CHANCE_DRAWS = 512
 
 
 def front_chances(
