@@ -26,11 +26,13 @@ Limits = list[tuple[int, int]]  # positions in ``size``, each with the largest c
 class Counter:
     """One entry of ``size``: its value at the start, and by how much one observation raises it at the most.
 
-    A counter without a step does not count rows.
+    A counter without a step does not count rows. ``room`` rows at least are added at once; to add many takes no memory
+    until they are written to, and saves copying them.
     """
 
     start: Size = 0
     step: Size = 0
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ class Layout:
             have = len(getattr(state, names[0]))
             need = used + step * (observations if counter == OBSERVATIONS else 1)
             if need > have:
-                have = max(need, have + have // 2)
+                have = max(need, have + max(have // 2, self._counters[counter].room))
                 for name in names:
                     array = getattr(state, name)
                     longer[name] = np.zeros((have, *array.shape[1:]), dtype=array.dtype)

@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from conebandit.kernels.cone_kernel.fit import covariance, draw_weights, inverse_root, posterior_mean
+from conebandit.kernels.cone_kernel.fit import (
+    add_squares,
+    count_known,
+    covariance,
+    draw_weights,
+    first_known,
+    inverse_root,
+    keep_products,
+    posterior_mean,
+    some_are_partial,
+)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13, 21])
@@ -25,3 +35,33 @@ def test_linear_algebra_equals_numpy(size):
     draw_weights(inverse, mean, normals, weights)
     np.testing.assert_allclose(got, cov, atol=1e-10)
     np.testing.assert_allclose(weights, mean[:, None] + inverse[:size, :size] @ normals, atol=1e-10)
+
+
+def test_passes_over_samples_equal_numpy():
+    rng = np.random.default_rng(0)
+    data, chosen = rng.normal(size=(50, 5)), rng.integers(3, size=50)  # d = 2, M = 3
+    data[:4, 2:] = np.nan
+    assert not some_are_partial(data, 50, 3)
+    data[rng.random((50, 5)) < 0.2] = np.nan
+    data[:, 4] = np.nan
+    assert some_are_partial(data, 50, 3)
+    rewards, first, squares = data[:40, 2:], np.empty(3), np.zeros((3, 3))
+    first_known(data, 40, first)
+    known = [column[~np.isnan(column)] for column in rewards.T]
+    np.testing.assert_array_equal(first, [column[0] if len(column) else 0.0 for column in known])
+    centre, spread, counts = rng.normal(size=3), rng.uniform(1, 2, 3), np.zeros((3, 3), dtype=np.int64)
+    add_squares(data, chosen, 40, centre, spread, squares)
+    count_known(data, chosen, 40, counts)
+    for k in range(3):
+        mine = rewards[chosen[:40] == k]
+        np.testing.assert_allclose(squares[k], np.nansum(((mine - centre) / spread) ** 2, axis=0))
+        np.testing.assert_array_equal(counts[k], (~np.isnan(mine)).sum(axis=0))
+
+
+def test_products_of_features_that_stay_are_kept():
+    old, new = np.random.default_rng(0).normal(size=(1, 5, 5)), np.zeros((3, 4, 4))
+    there, here = np.array([0, 2, 4]), np.array([0, 1, 3])
+    keep_products(old, there, here, new)
+    expected = np.zeros((3, 4, 4))
+    expected[0][np.ix_(here, here)] = old[0][np.ix_(there, there)]
+    np.testing.assert_array_equal(new, expected)

@@ -11,15 +11,24 @@ from conebandit.kernels.cone_kernel.fit import squared_errors
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, SHARED, SPREAD
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.policies.cone_kernel.work import in_one_go
 
 from ...plain_cone_kernel import CONES, plain_features, plain_posterior, rounds, trained
+
+
+def totals(state, sums=None):
+    return in_one_go((sums or Sums()).over_all(state))
+
+
+def fitted(state):
+    return in_one_go(fit_weights(state, totals(state), seed=1))
 
 
 @pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
 def test_posterior_is_that_of_one_large_regression(cone, dim):
     policy = trained(cone=cone, dim=dim)
     state = policy._state
-    found, s = posterior(state, Sums()), policy.state()
+    found, s = in_one_go(posterior(state, totals(state))), policy.state()
     phi = plain_features(s["orders"], s["data"][:, :dim])
     for m in range(CONES[cone].dim):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
@@ -35,8 +44,8 @@ def test_posterior_is_that_of_one_large_regression(cone, dim):
 @pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
 def test_weights_are_those_of_all_samples_given_the_shared_ones(cone, dim):
     policy = trained(cone=cone, dim=dim)
-    state = fit_weights(policy._state, Sums(), seed=1)
-    found, s = posterior(state, Sums()), policy.state()
+    state = fitted(policy._state)
+    found, s = in_one_go(posterior(state, totals(state))), policy.state()
     phi = plain_features(s["orders"], s["data"][:, :dim])
     for k, m in itertools.product(range(3), range(CONES[cone].dim)):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
@@ -52,9 +61,9 @@ def test_weights_are_those_of_all_samples_given_the_shared_ones(cone, dim):
 def test_updates_lead_to_what_a_fit_with_the_same_prior_gives():
     policy = trained(n=300)
     before, (x, outcomes, _) = policy._state, rounds(3, 2, 2, 40, seed=8)
-    fitted = fit_weights(before, Sums(), seed=1)
-    prior_mean, prior_cov = fitted.weights[..., 0].copy(), fitted.covs.copy()
-    policy._state, n = fitted._replace(size=np.array([300, 10**9, 1])), 40
+    after = fitted(before)
+    prior_mean, prior_cov = after.weights[..., 0].copy(), after.covs.copy()
+    policy._state, n = after._replace(size=np.array([300, 10**9, 1, 0, 300])), 40
     policy._limits = [(0, -1)]
     for i in range(n):
         policy.observe(x[i], 1, outcomes[i, 1])
@@ -74,13 +83,13 @@ def test_sums_do_not_depend_on_what_was_kept():
     """Products of features over all samples, in pieces and with features that come and go, equal those in one go."""
     policy = trained(n=300, n_arms=2, dim=2)  # with metrics that are not known
     assert 0 < policy._fitter.sums.seen < 300, "part of the sums is kept"
-    pieces, whole = policy._fitter.sums.over_all(policy._state), Sums().over_all(policy._state)
+    pieces, whole = totals(policy._state, policy._fitter.sums), totals(policy._state)
     for one, other in zip(pieces, whole, strict=True):
         np.testing.assert_array_equal(one, other)
     fewer, other_features = policy._state, Sums()
-    other_features.over_all(fewer._replace(parts=fewer.parts[:-3], weights=fewer.weights[:, :, :-3]))
+    totals(fewer._replace(parts=fewer.parts[:-3], weights=fewer.weights[:, :, :-3]), other_features)
     assert other_features.seen == 300
-    for one, other in zip(other_features.over_all(policy._state), whole, strict=True):
+    for one, other in zip(totals(policy._state, other_features), whole, strict=True):
         np.testing.assert_array_equal(one, other)
     s = policy.state()
     phi, known = plain_features(s["orders"], s["data"][:, :2]), ~np.isnan(s["data"][:, 2:])
@@ -98,11 +107,11 @@ def test_sums_begin_to_tell_metrics_apart_when_one_is_missing():
     outcomes[:200] = np.nan_to_num(outcomes[:200], nan=0.3)
     policy = cb.ConeKernel(2, CONES["orthant"], 2)
     policy.run_chunk(x[:200], outcomes[:200], keys[:200])
-    assert policy._fitter.sums.over_all(policy._state)[0].shape[1] == 1, "all metrics of all samples are known"
+    assert totals(policy._state, policy._fitter.sums).gram.shape[1] == 1, "all metrics of all samples are known"
     policy.run_chunk(x[200:], outcomes[200:], keys[200:])
-    gram, cross, squares = policy._fitter.sums.over_all(policy._state)
+    gram, cross, squares = totals(policy._state, policy._fitter.sums)
     assert gram.shape[1] == 3
-    for one, other in zip((gram, cross, squares), Sums().over_all(policy._state), strict=True):
+    for one, other in zip((gram, cross, squares), totals(policy._state), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -112,7 +121,8 @@ def test_residuals_are_those_of_the_samples():
     phi, y = plain_features(s["orders"], s["data"][:, :2]), s["data"][:, 2:]
     errors = (y - s["scales"][CENTRE]) / s["scales"][SPREAD]
     errors = errors - np.einsum("nj,nmj->nm", phi, s["weights"][s["chosen"], :, :, 0])
-    got = squared_errors(*Sums().over_all(policy._state), np.ascontiguousarray(s["weights"][..., 0]))
+    gram, cross, squares = totals(policy._state)
+    got = squared_errors(gram, cross, squares, np.ascontiguousarray(s["weights"][..., 0]))
     expected = [np.nansum(errors[s["chosen"] == k] ** 2, axis=0) for k in range(3)]
     np.testing.assert_allclose(got, expected, rtol=1e-9)
 

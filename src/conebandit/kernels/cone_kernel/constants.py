@@ -187,9 +187,27 @@ REFIT_GROWTH = _constant(
 )
 LAST_FIT = _constant(
     "LAST_FIT",
-    250_000,
-    "observations after which the model is only updated: its prior has settled, and a fit would be a long pause",
-    UNRECORDED,
+    100_000,
+    "observations after which no fit begins: the model is only updated, and observations are not stored any more",
+    "derived: bounds the memory, and the prior has settled long before",
+)
+BUDGET = _constant(
+    "BUDGET",
+    4_000_000,
+    "multiply-adds that a fit under way does after each observation",
+    "derived: a millisecond or two; `benchmarks/cost.py` shows the longest pause",
+)
+MIN_UPDATES = _constant(
+    "MIN_UPDATES",
+    4,
+    "updates that a fit under way can at least do after each observation, however many features there are",
+    "derived: more than one, so that a new model catches up with the observations since it began",
+)
+UNIT = _constant(
+    "UNIT",
+    500_000,
+    "multiply-adds of adding up samples between two looks at the budget",
+    "derived: a part of BUDGET; results do not depend on it",
 )
 MAX_PRIOR_STEPS = _constant("MAX_PRIOR_STEPS", 5, "most steps of learning the prior in one fit", LATER)
 SETTLED_CHANGE = _constant(

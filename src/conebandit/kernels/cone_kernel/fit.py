@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from conebandit.kernels.compile import compiled
+from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.blocks import (
     add_four_products,
     add_four_to_two,
@@ -38,7 +38,8 @@ def add_samples(
     ``origin`` in ``cross`` (K, M, D). Samples of which all metrics are known count in place 0 of the second axis of
     ``gram``, for all metrics at once; others in place 1 + m if metric m is known. Only entries are touched whose row or
     column is a ``fresh`` feature. Every entry is one sum in the order of the samples, so that it does not matter in how
-    many calls it was added up. Complete samples of an arm wait in a queue and are added four at once.
+    many calls it was added up. Complete samples of an arm wait in a queue and are added four at once; at the end zeros
+    fill it up, which change nothing.
     """
     arms, objectives, features = cross.shape
     dim = data.shape[1] - objectives
@@ -70,7 +71,65 @@ def add_samples(
                     add_products(gram[k, 0], queue[k], BLOCK, fresh, columns)
                 waiting[k] = 0
     for k in range(arms):
-        add_products(gram[k, 0], queue[k], waiting[k], fresh, columns)
+        if columns.size == features and waiting[k]:
+            queue[k, waiting[k] :] = 0.0
+            add_four_products(gram[k, 0], queue[k])
+        else:
+            add_products(gram[k, 0], queue[k], waiting[k], fresh, columns)
+
+
+@in_place
+def keep_products(old: Floats, there: Ints, here: Ints, new: Floats) -> None:
+    """Copy the sums of products of features that stay: of an arm, from (P, D, D) to one with other features."""
+    for p in range(min(old.shape[0], new.shape[0])):
+        for j in range(here.size):
+            for i in range(here.size):
+                new[p, here[j], here[i]] = old[p, there[j], there[i]]
+
+
+@in_place
+def first_known(data: Floats, n: int, first: Floats) -> None:
+    """Write the first known reward of each metric (M,) among ``n`` samples; 0 if there is none."""
+    dim = data.shape[1] - first.size
+    for m in range(first.size):
+        first[m] = 0.0
+        for t in range(n):
+            if not np.isnan(data[t, dim + m]):
+                first[m] = data[t, dim + m]
+                break
+
+
+@in_place
+def some_are_partial(data: Floats, n: int, objectives: int) -> bool:
+    """Whether some, but not all, metrics are known of one of ``n`` samples."""
+    dim = data.shape[1] - objectives
+    for t in range(n):
+        known = 0
+        for m in range(objectives):
+            known += not np.isnan(data[t, dim + m])
+        if 0 < known < objectives:
+            return True
+    return False
+
+
+@in_place
+def add_squares(data: Floats, chosen: Ints, n: int, centre: Floats, spread: Floats, squares: Floats) -> None:
+    """Add squared rewards of ``n`` samples, in units of their spread, from their centre, to the sums of arms (K, M)."""
+    dim = data.shape[1] - centre.size
+    for t in range(n):
+        for m in range(centre.size):
+            target = (data[t, dim + m] - centre[m]) / spread[m]
+            if not np.isnan(target):
+                squares[chosen[t], m] += target * target
+
+
+@in_place
+def count_known(data: Floats, chosen: Ints, n: int, counts: Ints) -> None:
+    """Add to ``counts`` (K, M) how often each metric of each arm is known among ``n`` samples."""
+    dim = data.shape[1] - counts.shape[1]
+    for t in range(n):
+        for m in range(counts.shape[1]):
+            counts[chosen[t], m] += not np.isnan(data[t, dim + m])
 
 
 @compiled

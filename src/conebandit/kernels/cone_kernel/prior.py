@@ -27,7 +27,6 @@ from conebandit.kernels.cone_kernel.constants import (
     MIN_RELEVANCE,
     N_LENGTHS,
     N_RELEVANCES,
-    PRIOR_SWEEPS,
     RELEVANCE_LOG_DEVIATION,
     RELEVANCE_REACH,
     TYPICAL_LENGTH,
@@ -54,28 +53,31 @@ def spectral_density(highest: int) -> Floats:
 
 @compiled
 def improve_prior(
-    moments: Floats, known: Floats, orders: Ints, floor: Floats, density: Floats, relevance: Floats, lengths: Ints
+    i: int,
+    moments: Floats,
+    known: Floats,
+    orders: Ints,
+    floor: Floats,
+    density: Floats,
+    relevance: Floats,
+    lengths: Ints,
 ) -> None:
-    """One step of the iteration, coordinate by coordinate; changes ``relevance`` and ``lengths``.
+    """One step of the iteration for coordinate ``i``; changes its entry of ``relevance`` and ``lengths``.
 
     ``moments`` and ``known`` (D,) are sums over arms and metrics of mean_j^2 (in units of the amplitude) and g_j;
     ``floor`` (D,) are least prior variances.
     """
     others = np.empty(orders.shape[0])
-    for _ in range(PRIOR_SWEEPS):
-        for i in range(orders.shape[1]):
-            share = _variances_without(i, orders, density, relevance, lengths, others)
-            here = int(np.argmin(np.abs(np.log(RELEVANCES / relevance[i]))))
-            best, best_relevance, best_length = -np.inf, here, lengths[i]
-            for r in range(max(here - RELEVANCE_REACH, 0), min(here + RELEVANCE_REACH + 1, RELEVANCES.size)):
-                for length in range(
-                    max(lengths[i] - LENGTH_REACH, 0), min(lengths[i] + LENGTH_REACH + 1, LENGTHS.size)
-                ):
-                    total = share * (1.0 + RELEVANCES[r]) - 1.0
-                    fit = _evidence(i, r, length, total, moments, known, orders, floor, density, others)
-                    if fit > best:
-                        best, best_relevance, best_length = fit, r, length
-            relevance[i], lengths[i] = RELEVANCES[best_relevance], best_length
+    share = _variances_without(i, orders, density, relevance, lengths, others)
+    here = int(np.argmin(np.abs(np.log(RELEVANCES / relevance[i]))))
+    best, best_relevance, best_length = -np.inf, here, lengths[i]
+    for r in range(max(here - RELEVANCE_REACH, 0), min(here + RELEVANCE_REACH + 1, RELEVANCES.size)):
+        for length in range(max(lengths[i] - LENGTH_REACH, 0), min(lengths[i] + LENGTH_REACH + 1, LENGTHS.size)):
+            total = share * (1.0 + RELEVANCES[r]) - 1.0
+            fit = _evidence(i, r, length, total, moments, known, orders, floor, density, others)
+            if fit > best:
+                best, best_relevance, best_length = fit, r, length
+    relevance[i], lengths[i] = RELEVANCES[best_relevance], best_length
 
 
 @in_place

@@ -5,7 +5,9 @@ posterior mean and L - 1 draws from the posterior, which are kept up to date by 
 sampling, Lu & Van Roy 2017). The spread of the draws says how sure a prediction is without a quadratic form for each
 arm.
 
-    size      (3,)          OBSERVATIONS; NEXT_FIT, the number of observations at which the model is fitted anew; FITTED
+    size      (5,)          OBSERVATIONS; NEXT_WORK, the number of observations at which a fit begins or goes on, NEVER
+                            after the last one; FITTED, whether there is a model; FIT_BEGAN, the number of observations
+                            at which the fit under way began, 0 if there is none; ROWS that are stored
     orders    (D, d)        order of the cosine of each feature in each coordinate, 0 for none
     parts     (D, Q)        the same as positions in the table of one-dimensional cosines, 0 for none
     weights   (K, M, D, L)  posterior mean and draws
@@ -19,8 +21,8 @@ arm.
     lengths   (d,)          position of the length scale of each coordinate in ``prior.LENGTHS``
     constant  (1,)          prior variance of the weight of the constant feature, in units of the amplitude
     counts    (K, M)        observations of each arm and metric
-    data      (n, d + M)    contexts and rewards
-    chosen    (n,)          arms
+    data      (n, d + M)    contexts and rewards, of all observations until the last fit is done, then of none
+    chosen    (n,)          their arms
     facets    (F, M)        of the cone
     slack     (F,)          the resolution on each facet: smaller differences do not matter
 """
@@ -31,7 +33,8 @@ from typing import NamedTuple
 
 from conebandit.kernels.types import Floats, Ints
 
-OBSERVATIONS, NEXT_FIT, FITTED = 0, 1, 2
+OBSERVATIONS, NEXT_WORK, FITTED, FIT_BEGAN, ROWS = range(5)
+NEVER = 2**63 - 1
 CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED = range(5)
 
 

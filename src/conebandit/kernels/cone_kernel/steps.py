@@ -15,8 +15,10 @@ from conebandit.kernels.cone_kernel.features import features_at, predict
 from conebandit.kernels.cone_kernel.state import (
     CENTRE,
     FITTED,
-    NEXT_FIT,
+    NEVER,
+    NEXT_WORK,
     OBSERVATIONS,
+    ROWS,
     SPREAD,
     State,
 )
@@ -86,23 +88,33 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
 
 @compiled
 def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
-    """One observation: store it, and update the posterior of the arm in every known metric."""
+    """One observation: store it if a fit is still to come, and update the posterior of the arm."""
     sample, dim = state.size[OBSERVATIONS], x.size
-    state.data[sample, :dim] = x
-    state.data[sample, dim:] = reward
-    state.chosen[sample] = arm
+    if state.size[NEXT_WORK] != NEVER:
+        row = state.size[ROWS]
+        state.data[row, :dim] = x
+        state.data[row, dim:] = reward
+        state.chosen[row] = arm
+        state.size[ROWS] += 1
     state.size[OBSERVATIONS] += 1
+    for m in range(reward.size):
+        state.counts[arm, m] += not np.isnan(reward[m])
+    if state.size[FITTED] == 1:
+        update(state, sample, x, arm, reward)
+
+
+@compiled
+def update(state: State, sample: int, x: Floats, arm: int, reward: Floats) -> None:
+    """Update the posterior of an arm in every known metric, given observation number ``sample``."""
     features, columns = state.weights.shape[2:]
     phi = features_at(state, x)
     gain, error = np.empty(features), np.empty(columns)
     for m in range(reward.size):
         if not np.isnan(reward[m]):
-            state.counts[arm, m] += 1
-            if state.size[FITTED] == 1:
-                target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
-                signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
-                weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.noise[arm, m]
-                _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
+            target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
+            signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
+            weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.noise[arm, m]
+            _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
 
 
 @in_place
@@ -138,12 +150,12 @@ def _update_posterior(
 
 
 @in_place
-def no_fit_is_due(state: State, x: Floats) -> bool:
-    """Whether the next observation comes before the next fit."""
-    return bool(state.size[OBSERVATIONS] < state.size[NEXT_FIT])
+def can_go_on(state: State, x: Floats) -> bool:
+    """Whether no fit has work to do before the next observation, and there is room for it."""
+    return bool(state.size[OBSERVATIONS] < state.size[NEXT_WORK] and state.size[ROWS] < state.data.shape[0])
 
 
 @compiled
 def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
-    """Decide and observe, round by round, up to the next fit."""
-    return play(choose, learn, no_fit_is_due, state, seed, start, chunk)
+    """Decide and observe, round by round, until a fit has work to do."""
+    return play(choose, learn, can_go_on, state, seed, start, chunk)

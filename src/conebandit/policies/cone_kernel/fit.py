@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import (
+    BUDGET,
     FEATURES_PER_OBSERVATION,
     LAST_FIT,
     MAX_PRIOR_STEPS,
     MIN_SIGNAL_TO_NOISE,
+    MIN_UPDATES,
     REFIT_GROWTH,
     SENTINEL_PRIORITY,
     SPARE_FEATURES,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
+from conebandit.kernels.cone_kernel.fit import count_known
 from conebandit.kernels.cone_kernel.prior import spectral_density
-from conebandit.kernels.cone_kernel.state import NEXT_FIT, OBSERVATIONS, State
+from conebandit.kernels.cone_kernel.state import FIT_BEGAN, FITTED, NEVER, NEXT_WORK, OBSERVATIONS, ROWS, State
+from conebandit.kernels.cone_kernel.steps import update
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
-from conebandit.policies.cone_kernel.prior import is_settled, learn_prior, prior_variances, signal_to_noise, standardise
+from conebandit.policies.cone_kernel.prior import (
+    COST_OF_A_CALL,
+    COST_OF_A_FUNCTION,
+    is_settled,
+    learn_prior,
+    prior_variances,
+    signal_to_noise,
+    standardise,
+)
 from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.policies.cone_kernel.work import Job, Work
 from conebandit.validate.arrays import FloatArray
 
 
 class Fitter:
-    """The steps of a fit in their order, with what they share: candidates, spectral density, sums over samples."""
+    """The steps of a fit in their order, with what they share: candidates, spectral density, sums over samples.
+
+    A fit is spread over observations. It is a function of the samples up to the one at which it began, and of the
+    prior at that time, which no observation changes. Meanwhile the former model learns and decides; then the new one
+    catches up with the samples since, and takes its place. After each observation the fit has the same budget, so the
+    number of observations since it began says how far it is: a policy that was copied or loaded begins it again.
+    """
 
     def __init__(self, context_dim: int, max_features: int, seed: int) -> None:
         self.sums = Sums()
@@ -32,20 +53,85 @@ class Fitter:
         self._density = spectral_density(int(highest_order(context_dim)))
         self._max_features = max_features
         self._seed = seed
+        self._job: Job[State] | None = None
+        self._latest: State | None = None  # the state as of the last observation
 
-    def fit(self, state: State) -> State:
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process or a deep copy: without the fit under way, and the sums that it was adding to."""
+        return {**vars(self), "sums": Sums(), "_job": None, "_latest": None}
+
+    def go_on(self, state: State) -> State:
+        """After an observation at which a fit is due or under way: the state, with the new model once it is ready."""
+        self._latest, n, began = state, int(state.size[OBSERVATIONS]), int(state.size[FIT_BEGAN])
+        installments = 1
+        if self._job is None:
+            began = began or n
+            installments += n - began
+            self._job = Job(self.refit(_as_of(state, began)))
+        found = self._job.advance(installments * self._budget(state))
+        if found is not None:
+            self._job = self._latest = None
+            return self._next(found, state)
+        size = state.size.copy()
+        size[FIT_BEGAN], size[NEXT_WORK] = began, n + 1
+        return state._replace(size=size)
+
+    def refit(self, state: State) -> Work[State]:
+        """The state with a new model, which has learned from all samples up to the latest."""
+        n, fitted = int(state.size[OBSERVATIONS]), (yield from self.fit(state))
+        dim = state.orders.shape[1]
+        while self._latest is not None and n < self._latest.size[ROWS]:
+            row = self._latest.data[n]
+            update(fitted, n, row[:dim], int(self._latest.chosen[n]), row[dim:])
+            n += 1
+            yield _cost_of_update(fitted, len(fitted.orders))
+        return fitted
+
+    def fit(self, state: State) -> Work[State]:
         """The state with a model fitted to all samples; iterates on the prior until it has settled."""
-        state = self._choose_features(standardise(state))
+        state = yield from standardise(state)
+        state = yield from self._choose_features(state)
         for _ in range(MAX_PRIOR_STEPS):
-            before = state
-            state = learn_prior(state, posterior(state, self.sums), self.sums, self._density)
-            state = self._choose_features(state)
+            before, totals = state, (yield from self.sums.over_all(state))
+            found = yield from posterior(state, totals)
+            state = yield from learn_prior(state, found, totals, self._density)
+            state = yield from self._choose_features(state)
             if is_settled(before, state):
                 break
-        return _schedule_next_fit(fit_weights(state, self.sums, self._seed))
+        totals = yield from self.sums.over_all(state)
+        return (yield from fit_weights(state, totals, self._seed))
 
-    def _choose_features(self, state: State) -> State:
+    def _budget(self, state: State) -> int:
+        return max(BUDGET, MIN_UPDATES * _cost_of_update(state, self._max_features))
+
+    def _choose_features(self, state: State) -> Work[State]:
+        yield COST_OF_A_CALL + COST_OF_A_FUNCTION * self._candidates.orders.size
         return choose_features(state, self._candidates, self._density, self._max_features)
+
+    def _next(self, fitted: State, state: State) -> State:
+        """The state with the fitted model. It says when the next fit is due; after the last one, rows are dropped."""
+        size, n, began = state.size.copy(), int(state.size[OBSERVATIONS]), int(fitted.size[OBSERVATIONS])
+        following = max(int(began * REFIT_GROWTH), began + state.weights.shape[0], n + 1)
+        size[FITTED], size[FIT_BEGAN], size[NEXT_WORK] = 1, 0, following
+        data, chosen = state.data, state.chosen
+        if following > LAST_FIT:
+            size[NEXT_WORK], size[ROWS], self.sums = NEVER, 0, Sums()
+            data, chosen = np.zeros((1, data.shape[1])), np.zeros(1, dtype=np.int64)  # room that is never used
+        return fitted._replace(size=size, counts=state.counts, data=data, chosen=chosen)
+
+
+def _as_of(state: State, n: int) -> State:
+    """The state as it was at the first ``n`` observations, but for weights and covariances, which no fit reads."""
+    size, counts = state.size.copy(), np.zeros_like(state.counts)
+    size[OBSERVATIONS] = n
+    count_known(state.data, state.chosen, n, counts)
+    return state._replace(size=size, counts=counts)
+
+
+def _cost_of_update(state: State, features: int) -> int:
+    """Multiply-adds of learning from one observation, at most."""
+    objectives, columns = int(state.weights.shape[1]), int(state.weights.shape[3])
+    return 2 * objectives * features * (features + columns)
 
 
 def choose_features(state: State, candidates: Candidates, density: FloatArray, max_features: int) -> State:
@@ -64,11 +150,3 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
         weights=np.zeros((n_arms, n_objectives, size, columns)),
         prior=prior[chosen],
     )
-
-
-def _schedule_next_fit(state: State) -> State:
-    """Say at how many observations the next fit is due; never again after the last one."""
-    size, n = state.size.copy(), int(state.size[OBSERVATIONS])
-    following = max(int(n * REFIT_GROWTH), n + state.weights.shape[0])
-    size[NEXT_FIT] = following if following <= LAST_FIT else np.iinfo(np.int64).max
-    return state._replace(size=size)

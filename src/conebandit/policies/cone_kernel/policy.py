@@ -19,6 +19,7 @@ from conebandit.kernels.cone_kernel.constants import (
     INITIAL_LENGTH,
     INITIAL_NOISE,
     INITIAL_RELEVANCE,
+    LAST_FIT,
     LEVEL,
     MAX_FEATURES,
     N_DRAWS,
@@ -28,9 +29,13 @@ from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
+    FIT_BEGAN,
     FITTED,
-    NEXT_FIT,
+    NEVER,
+    NEXT_WORK,
     NOISE,
+    OBSERVATIONS,
+    ROWS,
     SHARED,
     SPREAD,
     State,
@@ -79,7 +84,13 @@ class ConeKernel(CompiledPolicy):
     _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
     _layout: ClassVar[Layout] = Layout(
         State,
-        {"observations": Counter(step=1), "next fit": Counter("first fit"), "fitted": Counter()},
+        {
+            "observations": Counter(step=1),
+            "next work": Counter("first fit"),
+            "fitted": Counter(),
+            "fit began": Counter(),
+            "rows": Counter(step=1, room=LAST_FIT + LAST_FIT // 8),  # so that no growing array is ever copied
+        },
         {
             "orders": Array(("features", "coordinates"), np.int64, indices=Index("orders")),
             "parts": Array(("features", "parts"), np.int64, indices=Index("cosines")),
@@ -92,8 +103,8 @@ class ConeKernel(CompiledPolicy):
             "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
             "constant": Array((1,), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
-            "data": Array(("observations", "sample")),
-            "chosen": Array(("observations",), np.int64, indices=Index("arms")),
+            "data": Array(("rows", "sample")),
+            "chosen": Array(("rows",), np.int64, indices=Index("arms")),
             "facets": Array(("facets", "objectives")),
             "slack": Array(("facets",), saved=False),
         },
@@ -152,9 +163,17 @@ class ConeKernel(CompiledPolicy):
         return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}
 
     def _settle(self) -> None:
-        """Fit the model anew if it is time."""
-        if self.n_observations >= self._state.size[NEXT_FIT]:
-            self._state = self._fitter.fit(self._state)
+        """Begin or go on with a fit of the model if it is time."""
+        if self._state.size[OBSERVATIONS] >= self._state.size[NEXT_WORK]:
+            self._state = self._fitter.go_on(self._state)
+
+    def _with(self, arrays: storage.Arrays) -> Self:
+        policy, began = super()._with(arrays), int(arrays["size"][FIT_BEGAN])
+        observations, rows = int(arrays["size"][OBSERVATIONS]), int(arrays["size"][ROWS])
+        stored = 0 if arrays["size"][NEXT_WORK] == NEVER else observations
+        if rows != stored or not 0 <= began <= rows:
+            raise ValueError(f"array 'size' has {rows} rows of {observations} observations, and a fit from {began} on")
+        return policy
 
     @property
     def n_features(self) -> int:

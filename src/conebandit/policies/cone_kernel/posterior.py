@@ -21,7 +21,8 @@ from conebandit.kernels.cone_kernel.fit import (
     take_off_shared,
 )
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, SHARED, State
-from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.policies.cone_kernel.sums import Totals
+from conebandit.policies.cone_kernel.work import Work
 from conebandit.validate.arrays import FloatArray
 
 
@@ -44,9 +45,8 @@ class Posterior(NamedTuple):
     shared_variances: FloatArray
 
 
-def posterior(state: State, sums: Sums) -> Posterior:
-    """Posterior of the weights given the prior, from all samples."""
-    gram, cross, _ = sums.over_all(state)
+def posterior(state: State, totals: Totals) -> Work[Posterior]:
+    """Posterior of the weights given the prior, from sums over all samples."""
     arms, objectives, features, _ = state.weights.shape
     means, variances = np.empty((2, arms, objectives, features))
     shared, shared_variances = np.empty((2, objectives, features))
@@ -55,41 +55,49 @@ def posterior(state: State, sums: Sums) -> Posterior:
         prior = state.scales[AMPLITUDE, m] * state.prior
         precision, total = np.zeros((features, features)), np.zeros(features)
         for k in range(arms):
-            partial, noise = gram[k, 1 + m] if gram.shape[1] > 1 else nothing, state.noise[k, m]
-            inverse = inverse_root(gram[k, 0], partial, prior, noise)
-            posterior_mean(inverse, cross[k, m], noise, means[k, m], variances[k, m])
+            noise = state.noise[k, m]
+            inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, noise)
+            posterior_mean(inverse, totals.cross[k, m], noise, means[k, m], variances[k, m])
             covariance(inverse, covs[k])
             add_information(covs[k], means[k, m], prior, precision, total)
+            yield cost_of_inverse(features)
         inverse = inverse_root(precision, nothing, state.scales[SHARED, m] * state.prior, 1.0)
         posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
+        yield cost_of_inverse(features)
         for k in range(arms):
             add_shared(covs[k], shared[m], prior, means[k, m])
+            yield features**2
     return Posterior(means, variances, shared, shared_variances)
 
 
-def fit_weights(state: State, sums: Sums, seed: int) -> State:
+def cost_of_inverse(features: int) -> int:
+    """Multiply-adds of a Cholesky factor, its inverse and the covariance, and what is quadratic in the features."""
+    return features**3 // 2 + 10 * features**2
+
+
+def fit_weights(state: State, totals: Totals, seed: int) -> Work[State]:
     """The state with weights, draws and covariances fitted to all samples.
 
     What is not known of the shared weights is added to the prior variances of each arm's own.
     """
-    found = posterior(state, sums)
-    gram, cross, _ = sums.over_all(state)
+    found = yield from posterior(state, totals)
     arms, objectives, features, columns = state.weights.shape
     weights, covs = np.empty_like(state.weights), np.empty((arms, objectives, features, features))
     rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
-    (own, unread), nothing = np.empty((2, features)), np.zeros((features, features))
+    own, unread = np.empty((2, features))
     for k in range(arms):
         for m in range(objectives):
-            partial, noise = gram[k, 1 + m] if gram.shape[1] > 1 else nothing, state.noise[k, m]
+            complete, partial, noise = totals.gram[k, 0], totals.partial(k, m), state.noise[k, m]
             prior = state.scales[AMPLITUDE, m] * state.prior + found.shared_variances[m]
-            target = cross[k, m].copy()
-            take_off_shared(gram[k, 0], partial, found.shared[m], target)
-            inverse = inverse_root(gram[k, 0], partial, prior, noise)
+            target = totals.cross[k, m].copy()
+            take_off_shared(complete, partial, found.shared[m], target)
+            inverse = inverse_root(complete, partial, prior, noise)
             posterior_mean(inverse, target, noise, own, unread)
             covariance(inverse, covs[k, m])
             normals = np.zeros((features, columns))  # in column 0, the mean, nothing is added
             normals[:, 1:] = rng.standard_normal((features, columns - 1))
             draw_weights(inverse, found.shared[m] + own, normals, weights[k, m])
+            yield cost_of_inverse(features) + columns * features**2
     size = state.size.copy()
     size[FITTED] = 1
     return state._replace(size=size, weights=weights, covs=covs)

@@ -9,6 +9,7 @@ from conebandit.kernels.cone_kernel.constants import (
     INITIAL_AMPLITUDE,
     INITIAL_CONSTANT_VARIANCE,
     INITIAL_NOISE,
+    LENGTH_REACH,
     MAX_AMPLITUDE,
     MAX_CONSTANT_VARIANCE,
     MAX_PRIOR_VARIANCE,
@@ -20,6 +21,8 @@ from conebandit.kernels.cone_kernel.constants import (
     MIN_NOISE,
     MIN_PRIOR_VARIANCE,
     NOISE_WEIGHT,
+    PRIOR_SWEEPS,
+    RELEVANCE_REACH,
     ROUNDING,
     SENTINEL_SIGNAL_TO_NOISE,
     SETTLED_CHANGE,
@@ -38,11 +41,17 @@ from conebandit.kernels.cone_kernel.state import (
 )
 from conebandit.policies.cone_kernel.candidates import are_sentinels
 from conebandit.policies.cone_kernel.posterior import Posterior
-from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.policies.cone_kernel.sums import Totals
+from conebandit.policies.cone_kernel.work import Work
 from conebandit.validate.arrays import FloatArray
 
+# What the cost of work counts, in multiply-adds: a logarithm or the like, NumPy at work on a small array, and how many
+# pairs of a relevance and a length scale are tried at once.
+COST_OF_A_FUNCTION, COST_OF_A_CALL = 20, 50_000
+TRIED_AT_ONCE = (2 * RELEVANCE_REACH + 1) * (2 * LENGTH_REACH + 1)
 
-def standardise(state: State) -> State:
+
+def standardise(state: State) -> Work[State]:
     """Centre and spread of the rewards seen so far; what is measured in units of the spread is converted."""
     rewards = state.data[: int(state.size[OBSERVATIONS]), state.orders.shape[1] :]
     scales, noise = state.scales.copy(), state.noise.copy()
@@ -58,10 +67,11 @@ def standardise(state: State) -> State:
                 scales[NOISE:, m] = np.clip(change * scales[NOISE:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
                 noise[:, m] = np.clip(change * noise[:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
             scales[CENTRE, m], scales[SPREAD, m] = known.mean(), spread
+        yield COST_OF_A_CALL + COST_OF_A_FUNCTION * len(rewards)
     return state._replace(scales=scales, noise=noise)
 
 
-def learn_prior(state: State, found: Posterior, sums: Sums, density: FloatArray) -> State:
+def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatArray) -> Work[State]:
     """One step of the iteration on noise, amplitudes, relevances and length scales, from the posterior.
 
     The share of a weight that is known from the data is g = 1 - variance / prior variance (MacKay 1992).
@@ -71,7 +81,8 @@ def learn_prior(state: State, found: Posterior, sums: Sums, density: FloatArray)
     shared_known = _known_share(found.shared_variances, state.scales[SHARED][:, None] * state.prior)
     varying = state.orders.any(axis=1)  # all features but the constant
     scales = state.scales.copy()
-    scales[NOISE], noise = _noise(state, found.means, known, sums)
+    scales[NOISE], noise = _noise(state, found.means, known, totals)
+    yield known.size * known.shape[2]
     squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
     scales[AMPLITUDE] = _amplitude(squares, known[:, :, varying].sum(axis=(0, 2)))
     squares = (found.shared[:, varying] ** 2 / state.prior[varying]).sum(axis=1)
@@ -81,19 +92,28 @@ def learn_prior(state: State, found: Posterior, sums: Sums, density: FloatArray)
     constant = np.clip(constant, MIN_CONSTANT_VARIANCE, MAX_CONSTANT_VARIANCE)
     moments += (found.shared**2 / scales[SHARED][:, None]).sum(axis=0)
     shares += shared_known.sum(axis=0)
+    state = state._replace(scales=scales, noise=noise, constant=constant)
+    yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
+    return (yield from _learn_kernel(state, moments[varying], shares[varying], density))
+
+
+def _learn_kernel(state: State, moments: FloatArray, shares: FloatArray, density: FloatArray) -> Work[State]:
+    """The state with relevances and length scales that fit the moments of the features but the constant."""
     relevance, lengths = state.relevance.copy(), state.lengths.copy()
-    state = state._replace(scales=scales, noise=noise, constant=constant, relevance=relevance, lengths=lengths)
-    orders = state.orders[varying]
+    orders = state.orders[state.orders.any(axis=1)]
     floor = least_prior(state, orders)
-    improve_prior(moments[varying], shares[varying], orders, floor, density, relevance, lengths)
-    return state
+    for _ in range(PRIOR_SWEEPS):
+        for i in range(len(relevance)):
+            improve_prior(i, moments, shares, orders, floor, density, relevance, lengths)
+            yield orders.size + TRIED_AT_ONCE * len(orders) * COST_OF_A_FUNCTION
+    return state._replace(relevance=relevance, lengths=lengths)
 
 
 def _known_share(variances: FloatArray, prior: FloatArray) -> FloatArray:
     return np.clip(1.0 - variances / prior, MIN_KNOWN_SHARE, 1.0)
 
 
-def _noise(state: State, means: FloatArray, known: FloatArray, sums: Sums) -> tuple[FloatArray, FloatArray]:
+def _noise(state: State, means: FloatArray, known: FloatArray, totals: Totals) -> tuple[FloatArray, FloatArray]:
     """Variance of the noise of each metric (M,), and of each arm (K, M).
 
     Both are squared errors over the degrees of freedom that are left. An arm also has NOISE_WEIGHT imagined
@@ -101,7 +121,7 @@ def _noise(state: State, means: FloatArray, known: FloatArray, sums: Sums) -> tu
     """
     count = state.counts.astype(np.float64)
     freedom = np.maximum(count - known.sum(axis=2), MIN_FREEDOM_SHARE * count)
-    errors = squared_errors(*sums.over_all(state), np.ascontiguousarray(means))
+    errors = squared_errors(*totals, np.ascontiguousarray(means))
     pooled = errors.sum(axis=0) / np.maximum(freedom.sum(axis=0), MIN_FREEDOM)
     pooled = np.where(count.sum(axis=0) > 0, np.maximum(pooled, MIN_NOISE), INITIAL_NOISE)
     return pooled, np.maximum((NOISE_WEIGHT * pooled + errors) / (NOISE_WEIGHT + freedom), MIN_NOISE)

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.cone_kernel.constants import MIN_KEPT_FEATURES
-from conebandit.kernels.cone_kernel.fit import add_samples
+from conebandit.kernels.cone_kernel.constants import MIN_KEPT_FEATURES, UNIT
+from conebandit.kernels.cone_kernel.fit import add_samples, add_squares, first_known, keep_products, some_are_partial
 from conebandit.kernels.cone_kernel.state import CENTRE, OBSERVATIONS, SPREAD, State
+from conebandit.policies.cone_kernel.work import Work
 from conebandit.validate.arrays import FloatArray
+
+
+class Totals(NamedTuple):
+    """Sums over all samples, rewards y in units of their spread, from their centre.
+
+    Attributes
+    ----------
+    gram
+        Sums of phi phi', see ``add_samples``: shape (K, 1, D, D), or (K, 1 + M, D, D) if some samples are partial.
+    cross
+        Sums of phi y, shape (K, M, D).
+    squares
+        Sums of y^2, shape (K, M).
+    """
+
+    gram: FloatArray
+    cross: FloatArray
+    squares: FloatArray
+
+    def partial(self, k: int, m: int) -> FloatArray:
+        """Sums of phi phi' over samples of arm k of which metric m is known, but not all metrics."""
+        return self.gram[k, 1 + m] if self.gram.shape[1] > 1 else np.zeros_like(self.gram[k, 0])
 
 
 class Sums:
     """Sums of products of features, and of features times rewards, over the samples that were added so far.
 
-    Not part of a policy's state: a new one adds up the same sums from all samples, in the same order, bit for bit.
+    Not part of a policy's state: a new one adds up the same sums from all samples, in the same order, bit for bit, and
+    counts the same cost.
     """
 
     def __init__(self) -> None:
@@ -22,50 +48,56 @@ class Sums:
         self._parts: NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)  # the features
         self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``add_samples``
 
-    def over_all(self, state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sums over all samples: of phi phi', see ``add_samples``; of phi y (K, M, D); and of y^2 (K, M).
-
-        Rewards y are in units of their spread, from their centre. Only what is new is added up.
-        """
-        n, dim = int(state.size[OBSERVATIONS]), state.orders.shape[1]
-        rewards, centre, spread = state.data[:n, dim:], state.scales[CENTRE], state.scales[SPREAD]
-        known = ~np.isnan(rewards)
-        first = np.take_along_axis(rewards, known.argmax(axis=0)[None], axis=0)[0]
-        origin = np.where(known.any(axis=0), first, 0.0)  # near the centre, and it never changes
-        if not np.array_equal(self._parts, state.parts):
-            self._change_features(state, origin)
-        some_in_part = (known.any(axis=1) & ~known.all(axis=1)).any()
-        if some_in_part and self._gram.shape[1] == 1:
-            arms, metrics, size = self._cross.shape
-            self._gram = np.concatenate([self._gram, np.zeros((arms, metrics, size, size))], axis=1)
-        self._add(state, self.seen, n, np.ones(len(state.parts), dtype=np.bool_), origin)
+    def over_all(self, state: State) -> Work[Totals]:
+        """Sums over all samples; only what is new is added up."""
+        n, (arms, metrics, size, _) = int(state.size[OBSERVATIONS]), state.weights.shape
+        centre, spread, origin = state.scales[CENTRE], state.scales[SPREAD], np.zeros(metrics)
+        first_known(state.data, n, origin)  # near the centre, and it never changes
+        parts_of_gram = 1 + metrics if some_are_partial(state.data, n, metrics) else 1
+        yield n * metrics
+        fresh = yield from self._change_features(state, parts_of_gram)
+        for_a_sample = size**2 * parts_of_gram + metrics * size + state.data.shape[1] * size
+        block = max(UNIT // for_a_sample, 1)
+        seen, every = self.seen, np.ones(size, dtype=np.bool_)
+        for first in range(0, n, block):
+            last = min(first + block, n)
+            if fresh.any():
+                self._add(state, first, min(last, seen), fresh, origin)
+            self._add(state, max(first, seen), last, every, origin)
+            yield (last - first) * for_a_sample
         self.seen = n
         ones = self._gram[:, :1, :, 0]  # feature 0 is the constant
-        if some_in_part:
+        if parts_of_gram > 1:
             ones = ones + self._gram[:, 1:, :, 0]
         cross = (self._cross - (centre - origin)[:, None] * ones) / spread[:, None]
-        squares = np.empty(cross.shape[:2])
-        for m, seen in enumerate(known.T):
-            targets = (rewards[seen, m] - centre[m]) / spread[m]
-            squares[:, m] = np.bincount(state.chosen[:n][seen], targets**2, len(squares))
-        return self._gram, cross, squares
+        squares = np.zeros((arms, metrics))
+        add_squares(state.data, state.chosen, n, centre, spread, squares)
+        yield n * metrics
+        return Totals(self._gram, cross, squares)
 
-    def _change_features(self, state: State, origin: FloatArray) -> None:
-        """Go on with other features: what is known of them is kept, unless it is little."""
+    def _change_features(self, state: State, parts_of_gram: int) -> Work[NDArray[np.bool_]]:
+        """Go on with other features: what is known of them is kept, unless it is little. Gives those that are new."""
         arms, metrics, size = state.weights.shape[:3]
-        gram, cross = np.zeros((arms, self._gram.shape[1], size, size)), np.zeros((arms, metrics, size))
-        fresh = np.ones(size, dtype=np.bool_)
+        for_an_arm, fresh = parts_of_gram * size**2, np.zeros(size, dtype=np.bool_)
+        if np.array_equal(self._parts, state.parts) and self._gram.shape[1] == parts_of_gram:
+            yield arms * for_an_arm
+            return fresh
+        gram, cross = np.zeros((arms, parts_of_gram, size, size)), np.zeros((arms, metrics, size))
+        here = there = np.empty(0, dtype=np.int64)
         if self.seen:
             here, there = np.nonzero((state.parts[:, None] == self._parts).all(axis=2))
-            if len(here) > MIN_KEPT_FEATURES * size:
-                gram[:, :, here[:, None], here] = self._gram[:, :, there[:, None], there]
-                cross[:, :, here] = self._cross[:, :, there]
-                fresh[here] = False
-        self._parts, self._gram, self._cross = state.parts, gram, cross
-        if fresh.all():
-            self.seen = 0
+        fresh[:] = True
+        if len(here) > MIN_KEPT_FEATURES * size:
+            fresh[here] = False
+            cross[:, :, here] = self._cross[:, :, there]
         else:
-            self._add(state, 0, self.seen, fresh, origin)
+            self.seen, here = 0, here[:0]
+        for k in range(arms):
+            if len(here):
+                keep_products(self._gram[k], there, here, gram[k])
+            yield for_an_arm
+        self._parts, self._gram, self._cross = state.parts, gram, cross
+        return fresh
 
     def _add(self, state: State, first: int, last: int, fresh: NDArray[np.bool_], origin: FloatArray) -> None:
         """Add samples ``first``, ..., ``last`` - 1 to the sums of ``fresh`` features."""

@@ -1,0 +1,53 @@
+"""Work in small units, so that a long computation can be spread over many observations.
+
+A piece of work is a generator. After each unit it yields what the unit cost, in multiply-adds, as counted from sizes
+alone: so how far the work gets with a budget depends neither on the machine nor on what happens to be known already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Generic, TypeVar
+
+Result = TypeVar("Result")
+Work = Generator[int, None, Result]
+
+
+class Job(Generic[Result]):
+    """Work that is done in installments.
+
+    Examples
+    --------
+    >>> def count():
+    ...     for _ in range(3):
+    ...         yield 10
+    ...     return "done"
+    >>> job = Job(count())
+    >>> job.advance(15), job.advance(10), job.advance(10)       # two units, none that is not paid for, the last one
+    (None, None, 'done')
+    """
+
+    def __init__(self, work: Work[Result]) -> None:
+        self._work = work
+        self._balance = 0
+
+    def advance(self, budget: int) -> Result | None:
+        """Go on until the budget is spent; what remains or is missing counts the next time. The result at the end."""
+        self._balance += budget
+        while self._balance > 0:
+            try:
+                self._balance -= next(self._work)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+        return None
+
+
+def in_one_go(work: Work[Result]) -> Result:
+    """The result of all units, one after the other."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
