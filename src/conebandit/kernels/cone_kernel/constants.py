@@ -193,9 +193,9 @@ LAST_FIT = _constant(
 )
 BUDGET = _constant(
     "BUDGET",
-    4_000_000,
+    1_400_000,
     "multiply-adds that a fit under way does after each observation",
-    "derived: a millisecond or two; `benchmarks/cost.py` shows the longest pause",
+    "derived: about a millisecond, below one inverse at 128 features; `benchmarks/cost.py` shows the longest pause",
 )
 MIN_UPDATES = _constant(
     "MIN_UPDATES",
@@ -205,9 +205,18 @@ MIN_UPDATES = _constant(
 )
 UNIT = _constant(
     "UNIT",
-    500_000,
+    250_000,
     "multiply-adds of adding up samples between two looks at the budget",
     "derived: a part of BUDGET; results do not depend on it",
+)
+COST_OF_A_FUNCTION = _constant(
+    "COST_OF_A_FUNCTION",
+    20,
+    "multiply-adds that a logarithm or the like counts as",
+    "derived: about what it takes, so that units of a fit take as long as they count",
+)
+COST_OF_A_CALL = _constant(
+    "COST_OF_A_CALL", 50_000, "multiply-adds that a few operations of NumPy count as", "as COST_OF_A_FUNCTION"
 )
 MAX_PRIOR_STEPS = _constant("MAX_PRIOR_STEPS", 5, "most steps of learning the prior in one fit", LATER)
 SETTLED_CHANGE = _constant(

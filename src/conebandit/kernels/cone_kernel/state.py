@@ -31,10 +31,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from conebandit.kernels.types import Floats, Ints
 
 OBSERVATIONS, NEXT_WORK, FITTED, FIT_BEGAN, ROWS = range(5)
-NEVER = 2**63 - 1
+NEVER = int(np.iinfo(np.int64).max)
 CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED = range(5)
 
 

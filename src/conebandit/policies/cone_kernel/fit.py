@@ -8,6 +8,8 @@ import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import (
     BUDGET,
+    COST_OF_A_CALL,
+    COST_OF_A_FUNCTION,
     FEATURES_PER_OBSERVATION,
     LAST_FIT,
     MAX_PRIOR_STEPS,
@@ -25,8 +27,6 @@ from conebandit.kernels.cone_kernel.steps import update
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
-    COST_OF_A_CALL,
-    COST_OF_A_FUNCTION,
     is_settled,
     learn_prior,
     prior_variances,

@@ -89,7 +89,7 @@ class ConeKernel(CompiledPolicy):
             "next work": Counter("first fit"),
             "fitted": Counter(),
             "fit began": Counter(),
-            "rows": Counter(step=1, room=LAST_FIT + LAST_FIT // 8),  # so that no growing array is ever copied
+            "rows": Counter(step=1, room=LAST_FIT + LAST_FIT // 4),  # so that no growing array is ever copied
         },
         {
             "orders": Array(("features", "coordinates"), np.int64, indices=Index("orders")),

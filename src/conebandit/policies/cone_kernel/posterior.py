@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
 from conebandit.kernels.cone_kernel.fit import (
     add_information,
     add_shared,
@@ -72,7 +73,7 @@ def posterior(state: State, totals: Totals) -> Work[Posterior]:
 
 def cost_of_inverse(features: int) -> int:
     """Multiply-adds of a Cholesky factor, its inverse and the covariance, and what is quadratic in the features."""
-    return features**3 // 2 + 10 * features**2
+    return (features + COST_OF_A_FUNCTION) * features**2 // 2
 
 
 def fit_weights(state: State, totals: Totals, seed: int) -> Work[State]:

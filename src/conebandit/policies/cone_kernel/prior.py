@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels.cone_kernel.constants import (
+    COST_OF_A_CALL,
+    COST_OF_A_FUNCTION,
     INITIAL_AMPLITUDE,
     INITIAL_CONSTANT_VARIANCE,
     INITIAL_NOISE,
@@ -45,10 +47,8 @@ from conebandit.policies.cone_kernel.sums import Totals
 from conebandit.policies.cone_kernel.work import Work
 from conebandit.validate.arrays import FloatArray
 
-# What the cost of work counts, in multiply-adds: a logarithm or the like, NumPy at work on a small array, and how many
-# pairs of a relevance and a length scale are tried at once.
-COST_OF_A_FUNCTION, COST_OF_A_CALL = 20, 50_000
-TRIED_AT_ONCE = (2 * RELEVANCE_REACH + 1) * (2 * LENGTH_REACH + 1)
+# Pairs of a relevance and a length scale that are tried for a coordinate.
+_TRIED = (2 * RELEVANCE_REACH + 1) * (2 * LENGTH_REACH + 1)
 
 
 def standardise(state: State) -> Work[State]:
@@ -105,7 +105,7 @@ def _learn_kernel(state: State, moments: FloatArray, shares: FloatArray, density
     for _ in range(PRIOR_SWEEPS):
         for i in range(len(relevance)):
             improve_prior(i, moments, shares, orders, floor, density, relevance, lengths)
-            yield orders.size + TRIED_AT_ONCE * len(orders) * COST_OF_A_FUNCTION
+            yield orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION
     return state._replace(relevance=relevance, lengths=lengths)
 
 

@@ -78,7 +78,8 @@ class Sums:
     def _change_features(self, state: State, parts_of_gram: int) -> Work[NDArray[np.bool_]]:
         """Go on with other features: what is known of them is kept, unless it is little. Gives those that are new."""
         arms, metrics, size = state.weights.shape[:3]
-        for_an_arm, fresh = parts_of_gram * size**2, np.zeros(size, dtype=np.bool_)
+        for_an_arm = 4 * parts_of_gram * size**2  # not arithmetic, but memory that is touched for the first time
+        fresh = np.zeros(size, dtype=np.bool_)
         if np.array_equal(self._parts, state.parts) and self._gram.shape[1] == parts_of_gram:
             yield arms * for_an_arm
             return fresh
