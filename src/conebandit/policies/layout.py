@@ -6,6 +6,8 @@ that grow as a policy learns. Shapes are given by name (``"arms"``, ``"nodes"``)
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.validate import storage
+
+_HUGE_PAGES_FROM = 2**20  # bytes; NumPy asks for them from four times as many on
 
 OBSERVATIONS = "observations"  # the first counter of every layout
 
@@ -146,7 +150,7 @@ class Layout:
                 have = max(need, have + max(have // 2, self._counters[counter].room))
                 for name in names:
                     array = getattr(state, name)
-                    longer[name] = np.zeros((have, *array.shape[1:]), dtype=array.dtype)
+                    longer[name] = page_by_page((have, *array.shape[1:]), array.dtype)
                     longer[name][:used] = array[:used]
             limits.append((self._position[counter], have - step))
         return (state._replace(**longer) if longer else state), limits
@@ -203,6 +207,17 @@ class Layout:
                     if found[size] < self._learned[size]:
                         raise ValueError(f"array {name!r} has {found[size]} {size}")
         return found
+
+
+def page_by_page(shape: tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
+    """Zeros that take memory as they are written to, a small page at a time.
+
+    For large arrays NumPy asks for huge pages, and to clear one of them may take 5 ms: too long for one observation.
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    if size < _HUGE_PAGES_FROM:
+        return np.zeros(shape, dtype=dtype)
+    return np.frombuffer(mmap.mmap(-1, size), dtype=dtype).reshape(shape)
 
 
 def _number(size: Size, sizes: Sizes) -> int:

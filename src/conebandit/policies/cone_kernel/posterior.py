@@ -24,6 +24,7 @@ from conebandit.kernels.cone_kernel.fit import (
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, SHARED, State
 from conebandit.policies.cone_kernel.sums import Totals
 from conebandit.policies.cone_kernel.work import Work
+from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
 
 
@@ -51,7 +52,7 @@ def posterior(state: State, totals: Totals) -> Work[Posterior]:
     arms, objectives, features, _ = state.weights.shape
     means, variances = np.empty((2, arms, objectives, features))
     shared, shared_variances = np.empty((2, objectives, features))
-    covs, nothing = np.empty((arms, features, features)), np.zeros((features, features))
+    covs, nothing = page_by_page((arms, features, features)), np.zeros((features, features))
     for m in range(objectives):
         prior = state.scales[AMPLITUDE, m] * state.prior
         precision, total = np.zeros((features, features)), np.zeros(features)
@@ -83,7 +84,7 @@ def fit_weights(state: State, totals: Totals, seed: int) -> Work[State]:
     """
     found = yield from posterior(state, totals)
     arms, objectives, features, columns = state.weights.shape
-    weights, covs = np.empty_like(state.weights), np.empty((arms, objectives, features, features))
+    weights, covs = page_by_page(state.weights.shape), page_by_page((arms, objectives, features, features))
     rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
     own, unread = np.empty((2, features))
     for k in range(arms):

@@ -11,6 +11,7 @@ from conebandit.kernels.cone_kernel.constants import MIN_KEPT_FEATURES, UNIT
 from conebandit.kernels.cone_kernel.fit import add_samples, add_squares, first_known, keep_products, some_are_partial
 from conebandit.kernels.cone_kernel.state import CENTRE, OBSERVATIONS, SPREAD, State
 from conebandit.policies.cone_kernel.work import Work
+from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
 
 
@@ -83,7 +84,7 @@ class Sums:
         if np.array_equal(self._parts, state.parts) and self._gram.shape[1] == parts_of_gram:
             yield arms * for_an_arm
             return fresh
-        gram, cross = np.zeros((arms, parts_of_gram, size, size)), np.zeros((arms, metrics, size))
+        gram, cross = page_by_page((arms, parts_of_gram, size, size)), np.zeros((arms, metrics, size))
         here = there = np.empty(0, dtype=np.int64)
         if self.seen:
             here, there = np.nonzero((state.parts[:, None] == self._parts).all(axis=2))
