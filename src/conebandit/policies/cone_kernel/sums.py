@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels.cone_kernel.constants import MIN_KEPT_FEATURES, UNIT
+from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION, MIN_KEPT_FEATURES, UNIT
 from conebandit.kernels.cone_kernel.fit import add_samples, add_squares, first_known, keep_products, some_are_partial
 from conebandit.kernels.cone_kernel.state import CENTRE, OBSERVATIONS, SPREAD, State
 from conebandit.policies.cone_kernel.work import Work
@@ -54,8 +55,11 @@ class Sums:
         n, (arms, metrics, size, _) = int(state.size[OBSERVATIONS]), state.weights.shape
         centre, spread, origin = state.scales[CENTRE], state.scales[SPREAD], np.zeros(metrics)
         first_known(state.data, n, origin)  # near the centre, and it never changes
-        parts_of_gram = 1 + metrics if some_are_partial(state.data, n, metrics) else 1
-        yield n * metrics
+        partial = False
+        for rows, _ in _blocks(state, COST_OF_A_FUNCTION * metrics):
+            partial = partial or some_are_partial(rows, len(rows), metrics)
+            yield COST_OF_A_FUNCTION * metrics * len(rows)
+        parts_of_gram = 1 + metrics if partial else 1
         fresh = yield from self._change_features(state, parts_of_gram)
         for_a_sample = size**2 * parts_of_gram + metrics * size + state.data.shape[1] * size
         block = max(UNIT // for_a_sample, 1)
@@ -72,14 +76,15 @@ class Sums:
             ones = ones + self._gram[:, 1:, :, 0]
         cross = (self._cross - (centre - origin)[:, None] * ones) / spread[:, None]
         squares = np.zeros((arms, metrics))
-        add_squares(state.data, state.chosen, n, centre, spread, squares)
-        yield n * metrics
+        for rows, chosen in _blocks(state, COST_OF_A_FUNCTION * metrics):
+            add_squares(rows, chosen, len(rows), centre, spread, squares)
+            yield COST_OF_A_FUNCTION * metrics * len(rows)
         return Totals(self._gram, cross, squares)
 
     def _change_features(self, state: State, parts_of_gram: int) -> Work[NDArray[np.bool_]]:
         """Go on with other features: what is known of them is kept, unless it is little. Gives those that are new."""
         arms, metrics, size = state.weights.shape[:3]
-        for_an_arm = 4 * parts_of_gram * size**2  # not arithmetic, but memory that is touched for the first time
+        for_an_arm = COST_OF_A_FUNCTION * parts_of_gram * size**2  # memory that is touched for the first time
         fresh = np.zeros(size, dtype=np.bool_)
         if np.array_equal(self._parts, state.parts) and self._gram.shape[1] == parts_of_gram:
             yield arms * for_an_arm
@@ -104,3 +109,11 @@ class Sums:
     def _add(self, state: State, first: int, last: int, fresh: NDArray[np.bool_], origin: FloatArray) -> None:
         """Add samples ``first``, ..., ``last`` - 1 to the sums of ``fresh`` features."""
         add_samples(state.parts, state.data, state.chosen, first, last, fresh, origin, self._gram, self._cross)
+
+
+def _blocks(state: State, for_a_sample: int) -> Iterator[tuple[FloatArray, NDArray[np.int64]]]:
+    """All samples and their arms, as many at once as a unit of work can take at this cost for each."""
+    n, block = int(state.size[OBSERVATIONS]), max(UNIT // for_a_sample, 1)
+    for first in range(0, n, block):
+        last = min(first + block, n)
+        yield state.data[first:last], state.chosen[first:last]
