@@ -10,6 +10,8 @@ pointwise       share of (context, arm, metric) whose mean is within the radius;
 often, seldom   the same for arms with more, or at most, one play in a hundred until then
 simultaneous    share of contexts at which the means of all reported arms are within the simultaneous radii
 radius          median of the pointwise radii
+factor          mean squared error over mean squared deviation, the deviation being what the radius says: 1 if it is right.
+                ConeKernel's VARIANCE_FACTOR is in the deviations: times it, this is the factor that would have been right
 
 A policy that has no method ``radii`` is taken to give two deviations in its fronts: these are scaled by the normal
 quantile, for a whole front by that of its size (Bonferroni). ``holds``: pointwise 92 to 98 %, where means jump at least
@@ -93,18 +95,20 @@ class Estimates:
 
 
 def covered(estimates: Estimates, truth: FloatArray, often: NDArray[np.bool_]) -> list[float]:
-    """pointwise, often, seldom, simultaneous, radius; nan where there is nothing to count."""
+    """pointwise, often, seldom, simultaneous, radius, factor; nan where there is nothing to count."""
     known = np.isfinite(estimates.pointwise)
     errors = np.abs(estimates.means - truth)
     inside = errors <= estimates.pointwise
     whole = (errors <= estimates.simultaneous) | ~estimates.reported[:, :, None] | ~known
     parts = [known, known & often[:, None], known & ~often[:, None]]
     shares = [float(inside[part].mean()) if part.any() else float("nan") for part in parts]
-    return [*shares, float(whole.all(axis=(1, 2)).mean()), float(np.median(estimates.pointwise[known]))]
+    deviations = estimates.pointwise / norm.ppf(0.5 + LEVEL / 2.0)
+    factor = float((errors[known] ** 2).mean() / (deviations[known] ** 2).mean())
+    return [*shares, float(whole.all(axis=(1, 2)).mean()), float(np.median(estimates.pointwise[known])), factor]
 
 
 def one(environment: str, contender: Contender, seed: int) -> FloatArray:
-    """A run, (stops, 5)."""
+    """A run, (stops, 6)."""
     world = ENVIRONMENTS[environment](seed)
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3)]
     policy = contender.make(world, seed)
@@ -121,7 +125,7 @@ def one(environment: str, contender: Contender, seed: int) -> FloatArray:
 
 
 def row_of(environment: str, runs: FloatArray) -> dict[str, Any]:
-    """Figures over runs, (runs, 5)."""
+    """Figures over runs, (runs, 6)."""
     pointwise, error = mean_and_error(runs[:, 0])
     often, seldom = (
         float(np.mean(part[~np.isnan(part)])) if not np.isnan(part).all() else None for part in runs.T[1:3]
@@ -136,6 +140,7 @@ def row_of(environment: str, runs: FloatArray) -> dict[str, Any]:
         "simultaneous": simultaneous,
         "simultaneous se": simultaneous_error,
         "radius": float(np.median(runs[:, 4])),
+        "factor": float(np.median(runs[:, 5])),
         "holds": low <= pointwise <= high and simultaneous >= SIMULTANEOUS,
     }
 

@@ -5,15 +5,18 @@ import pytest
 
 from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels.cone_kernel.choice import (
+    STRATA,
     appraise,
     draw_by_weight,
+    exact_variances,
     find_active,
     perturbed_images,
     uncertainty_by_arm,
     weigh,
     write_units,
 )
-from conebandit.kernels.cone_kernel.constants import ELIMINATION_MARGIN
+from conebandit.kernels.cone_kernel.constants import ELIMINATION_MARGIN, N_FRONTS, VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
 
 from ...plain_cone_kernel import CONES, plain_essential, plain_margins, plain_worth, trained
@@ -91,6 +94,27 @@ def test_predictions_are_perturbed_by_their_deviations_and_compared_in_units_of_
     expected = np.sqrt(variances[arms] * state.scales[SPREAD] ** 2 @ (state.facets.T**2)) / units
     # 3,200 independent pairs: a deviation is off by 1.25 %, by five of these less than once in a million.
     np.testing.assert_allclose(images.std(axis=2), expected, rtol=0.0625)
+
+
+def test_every_perturbation_has_mean_0_variance_1_and_one_number_from_each_interval():
+    np.testing.assert_allclose(STRATA.mean(axis=1), 0, atol=1e-15)
+    np.testing.assert_allclose((STRATA**2).mean(axis=1), 1)
+    np.testing.assert_array_equal(STRATA[:, ::2], -STRATA[:, 1::2])
+    np.testing.assert_array_equal(np.sort(STRATA, axis=1), np.sort(STRATA[:1]).repeat(len(STRATA), axis=0))
+    # Rows are independent: the correlation of two has variance 1 / (pairs of columns), whoever they are.
+    correlations = (STRATA @ STRATA.T / N_FRONTS)[np.triu_indices(len(STRATA), 1)]
+    assert (correlations**2).mean() == pytest.approx(2 / N_FRONTS, rel=0.1)
+    assert abs(correlations).max() < 1
+
+
+def test_variances_come_from_covariances_for_arms_that_are_close():
+    state, rng = trained(n=300, n_arms=4)._state, np.random.default_rng(9)
+    for _ in range(20):
+        phi, few, variances = features_at(state, rng.random(2)), np.array([1, 3]), np.full((4, 2), -1.0)
+        exact_variances(state, phi, few, np.empty(phi.size), variances)
+        wanted = np.einsum("i,kmij,j->km", phi, state.covs[few], phi)
+        np.testing.assert_allclose(variances[few], VARIANCE_FACTOR * wanted, rtol=1e-9)
+        assert (variances[[0, 2]] == -1).all()
 
 
 def test_arms_are_active_unless_clearly_beaten():

@@ -34,12 +34,12 @@ def test_arms_that_merely_tie_are_not_reported_at_a_resolution():
         for seed in range(6):
             rng = np.random.default_rng(seed)
             policy = cb.ConeKernel(3, cb.Cone.orthant(2), 1, seed=seed, resolution=resolution)
-            contexts = rng.random((6000, 1))
-            outcomes = means + 0.1 * rng.standard_normal((6000, 3, 2))
-            reported = policy.run_chunk(contexts, outcomes, np.arange(6000, dtype=np.uint64))[3]
-            shares.append(reported[2000:, 1].mean())
+            contexts = rng.random((9000, 1))
+            outcomes = means + 0.1 * rng.standard_normal((9000, 3, 2))
+            reported = policy.run_chunk(contexts, outcomes, np.arange(9000, dtype=np.uint64))[3]
+            shares.append(reported[6000:, 1].mean())
             assert reported[2000:, [0, 2]].mean() > 0.98
-    assert np.mean(wrong[0.02]) < 0.3, "arms that are neither essential nor unacceptable are left out"
+    assert np.mean(wrong[0.02]) < 0.25, "arms that are neither essential nor unacceptable are left out"
     assert np.mean(wrong[0.0]) < 0.7, "on the front of the estimates half of the time"
 
 

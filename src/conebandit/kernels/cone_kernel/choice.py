@@ -13,28 +13,76 @@ margin, and a normal law for the margin, from a few posterior draws, says what t
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.constants import ELIMINATION_MARGIN, MIN_DEVIATION, N_FRONTS, REPORT_PRICE
+from conebandit.kernels.cone_kernel.blocks import add_rows
+from conebandit.kernels.cone_kernel.constants import (
+    ELIMINATION_MARGIN,
+    MIN_DEVIATION,
+    N_FRONTS,
+    N_STRATA,
+    REPORT_PRICE,
+    VARIANCE_FACTOR,
+)
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD, State
-from conebandit.kernels.rng import GOLDEN, mix, normal
+from conebandit.kernels.rng import mix
 from conebandit.kernels.types import Bools, Floats, Ints
 
 _DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
 
 
+def _strata() -> Floats:
+    """Rows of N_FRONTS standard normal numbers, one from each of as many equally probable intervals, in random order.
+
+    Latin hypercube sampling (McKay, Beckman & Conover 1979): every row has mean 0 and variance 1 exactly, so that much
+    less is left to luck than with independent numbers. Neighbours 2 i and 2 i + 1 have opposite signs.
+    """
+    rng, half = np.random.default_rng(0), N_FRONTS // 2
+    positive = np.array([NormalDist().inv_cdf(0.5 + (i + 0.5) / N_FRONTS) for i in range(half)])
+    positive /= math.sqrt((positive**2).mean())
+    rows = np.array([rng.permutation(positive) * rng.choice([-1.0, 1.0], half) for _ in range(N_STRATA)])
+    return np.stack([rows, -rows], axis=2).reshape(N_STRATA, N_FRONTS)
+
+
+STRATA = _strata()
+
+
 @in_place
 def variances_of_draws(values: Floats, variances: Floats) -> None:
-    """Mean square of the draws' distance to column 0: (K, M, L) -> (K, M)."""
+    """Variances of predictions as the draws tell them: (K, M, L) -> (K, M)."""
     draws = values.shape[2] - 1
     for k in range(values.shape[0]):
         for m in range(values.shape[1]):
             total = 0.0
             for c in range(1, draws + 1):
                 total += (values[k, m, c] - values[k, m, 0]) ** 2
-            variances[k, m] = total / draws
+            variances[k, m] = VARIANCE_FACTOR * total / draws
+
+
+@in_place
+def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variances: Floats) -> None:
+    """Variances of the predictions of some arms, from the covariances of their weights; others stay as they are.
+
+    What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are far
+    off the front, but not to weigh the others. ``gain`` is scratch, as long as ``phi``.
+    """
+    for i in range(few.size):
+        for m in range(variances.shape[1]):
+            variances[few[i], m] = VARIANCE_FACTOR * quadratic_form(state.covs[few[i], m], phi, gain)
+
+
+@in_place
+def quadratic_form(cov: Floats, phi: Floats, gain: Floats) -> float:
+    """The product phi' cov phi, never negative; ``gain`` is scratch of the same length."""
+    gain[:] = 0.0
+    add_rows(gain, phi, cov)
+    variance = 0.0
+    for j in range(phi.size):
+        variance += phi[j] * gain[j]
+    return max(variance, 0.0)
 
 
 @in_place
@@ -108,18 +156,19 @@ def perturbed_images(
 ) -> Floats:
     """Images of some arms, their predictions perturbed by whole posterior deviations N_FRONTS times: (n, F, N_FRONTS).
 
-    Perturbations are hashed from ``key`` and not from the key of the decision, so that the chance of every arm is
-    known. They come in pairs of opposite sign, which leaves less to luck.
+    Perturbations are rows of STRATA that depend on ``key`` and not on the key of the decision, so that the chance of
+    every arm is known.
     """
-    objectives, count = values.shape[1], np.uint64(0)
+    objectives = values.shape[1]
+    place = np.int64(key & np.uint64(N_STRATA - 1))
+    step = np.int64(mix(key) & np.uint64(N_STRATA - 1)) | np.int64(1)  # odd, so that no row comes twice
     row, images = np.empty((objectives, N_FRONTS)), np.empty((few.size, units.size, N_FRONTS))
     for i in range(few.size):
         for m in range(objectives):
             mean, deviation = values[few[i], m, 0], math.sqrt(variances[few[i], m])
-            for c in range(0, N_FRONTS, 2):
-                count += np.uint64(1)
-                shift = deviation * normal(mix(key + count * GOLDEN))
-                row[m, c], row[m, c + 1] = mean + shift, mean - shift
+            place = (place + step) & np.int64(N_STRATA - 1)
+            for c in range(N_FRONTS):
+                row[m, c] = mean + deviation * STRATA[place, c]
         for j in range(units.size):
             for c in range(N_FRONTS):
                 images[i, j, c] = _image(state, j, row, c) / units[j]

@@ -244,7 +244,19 @@ BLOCK = _constant(
 # ---- What is played and reported ------------------------------------------------------------------------------------
 
 N_FRONTS = _constant(
-    "N_FRONTS", 16, "perturbed predictions at a context, in pairs, from which margins are judged", LATER
+    "N_FRONTS", 32, "perturbed predictions at a context, in pairs, from which margins are judged", LATER
+)
+N_STRATA = _constant(
+    "N_STRATA",
+    256,
+    "rows of the table of perturbations: as many arms and metrics are perturbed independently",
+    "derived: a power of two, and small enough to stay in a cache",
+)
+VARIANCE_FACTOR = _constant(
+    "VARIANCE_FACTOR",
+    1.75,
+    "how many times larger squared errors are than posterior variances, the prior being learned and taken as known",
+    "measured: `python benchmarks/calibration.py --development`, column factor",
 )
 REPORT_PRICE = _constant(
     "REPORT_PRICE",

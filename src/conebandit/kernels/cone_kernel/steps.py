@@ -10,7 +10,7 @@ import numpy as np
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
 from conebandit.kernels.cone_kernel.blocks import add_rows
-from conebandit.kernels.cone_kernel.constants import RADIUS
+from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at, predict
 from conebandit.kernels.cone_kernel.state import (
     CENTRE,
@@ -36,11 +36,13 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
         return _choose_least_seen(state.counts, uniform(seed, key), active, reported, chances)
     values, variances = np.empty((arms, objectives, columns)), np.empty((arms, objectives))
     uncertainty, units = np.empty(arms), np.empty(state.facets.shape[0])
-    predict(state.weights, features_at(state, x), values)
+    phi = features_at(state, x)
+    predict(state.weights, phi, values)
     choice.variances_of_draws(values, variances)
-    nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
     choice.write_units(state, units)
     few = choice.find_active(state, values, variances, units, active)
+    choice.exact_variances(state, phi, few, np.empty(phi.size), variances)
+    nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
     noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
     images = choice.perturbed_images(state, values, variances, units, few, noise_key)
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.ones(few.size)
@@ -75,15 +77,15 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     if state.size[FITTED] == 0:
         return
     phi = features_at(state, x)
+    gain = np.empty(phi.size)
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
-            value = variance = 0.0
+            value = 0.0
             for i in range(phi.size):
                 value += phi[i] * state.weights[k, m, i, 0]
-                for j in range(phi.size):
-                    variance += phi[i] * phi[j] * state.covs[k, m, i, j]
+            variance = VARIANCE_FACTOR * choice.quadratic_form(state.covs[k, m], phi, gain)
             means[k, m] = state.scales[CENTRE, m] + state.scales[SPREAD, m] * value
-            radii[k, m] = RADIUS * state.scales[SPREAD, m] * math.sqrt(max(variance, 0.0))
+            radii[k, m] = RADIUS * state.scales[SPREAD, m] * math.sqrt(variance)
 
 
 @compiled
