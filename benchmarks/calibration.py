@@ -10,8 +10,8 @@ pointwise       share of (context, arm, metric) whose mean is within the radius;
 often, seldom   the same for arms with more, or at most, one play in a hundred until then
 simultaneous    share of contexts at which the means of all reported arms are within the simultaneous radii
 radius          median of the pointwise radii
-factor          mean squared error over mean squared deviation, the deviation being what the radius says: 1 if it is right.
-                ConeKernel's VARIANCE_FACTOR is in the deviations: times it, this is the factor that would have been right
+factor          mean squared error over mean squared deviation, as the radii tell it: 1 if they are right; times
+                ConeKernel's VARIANCE_FACTOR, which is in its deviations, what this should have been
 
 A policy that has no method ``radii`` is taken to give two deviations in its fronts: these are scaled by the normal
 quantile, for a whole front by that of its size (Bonferroni). ``holds``: pointwise 92 to 98 %, where means jump at least

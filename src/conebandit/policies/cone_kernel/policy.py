@@ -213,9 +213,9 @@ class ConeKernel(CompiledPolicy):
         Notes
         -----
         Radii are so many posterior deviations as a normal law asks for, or the largest of K * M independent normal
-        numbers (Sidak 1967). The level is that of the model, whose prior is taken as known. True means are covered
-        less often, above all those of arms that were seldom played; ``benchmarks/calibration.py`` measures it.
-        The radii of :meth:`front` are two posterior deviations, a pointwise level of 95.4 %.
+        numbers (Sidak 1967). Since the prior is learned, posterior variances are multiplied by what they were too small
+        on the problems that the policy was designed on; ``benchmarks/calibration.py`` measures how often true means are
+        covered. The radii of :meth:`front` are two deviations, a pointwise level of 95.4 %.
 
         Examples
         --------
