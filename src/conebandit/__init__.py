@@ -17,8 +17,11 @@ from conebandit.diagnose.smoothness import PowerLaw, margin, margin_from_log, sm
 from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.environments.base import Environment, World
 from conebandit.geometry.cone import Cone
+from conebandit.geometry.contradictions import ContradictionError
+from conebandit.geometry.directions import CostWarning
 from conebandit.geometry.gap import additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, shortfall
 from conebandit.geometry.pareto import pareto_mask
+from conebandit.geometry.questions import Question
 from conebandit.policies.base import Decision, Decisions, Front, Policy
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
@@ -53,6 +56,8 @@ __all__ = [
     "Cone",
     "ConeKernel",
     "ConeTree",
+    "ContradictionError",
+    "CostWarning",
     "Decision",
     "Decisions",
     "Elimination",
@@ -70,6 +75,7 @@ __all__ = [
     "Policy",
     "PolicyFileError",
     "PowerLaw",
+    "Question",
     "RandomArm",
     "Receipt",
     "Rho",

@@ -9,6 +9,7 @@ import typer
 
 from conebandit import __version__
 from conebandit.diagnose import commands as diagnose
+from conebandit.experiment import commands as experiment
 from conebandit.reproduce import commands as reproduce
 from conebandit.service import commands as service
 from conebandit.studies import commands as studies
@@ -63,5 +64,5 @@ def warm(
         typer.echo(f"Nothing was left to compile: all kernels are in {folder}.")
 
 
-for room in (studies, diagnose, reproduce, service):
+for room in (studies, diagnose, reproduce, experiment, service):
     room.add_to(app)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
-from conebandit.geometry.gap import shortfalls
+from conebandit.geometry.gap import require_rewards, shortfalls
 from conebandit.geometry.pareto import essential, facet_slack
 from conebandit.kernels import gap as kernels
 from conebandit.kernels.order import fronts_of_batch, matched
@@ -74,7 +74,7 @@ def regret_series(
     """
     if not 0.0 < means.min() <= means.max() < np.inf:
         raise ValueError(f"means must be positive and finite; they range from {means.min()} to {means.max()}.")
-    slack = facet_slack(cone, as_resolution(resolution, cone.dim))
+    slack = facet_slack(require_rewards(cone), as_resolution(resolution, cone.dim))
     # The kernels behind pareto_mask, gap and log_hausdorff, without checking the same array five times.
     true_front = fronts_of_batch(means, cone.facets)
     rounds = np.arange(len(arms))

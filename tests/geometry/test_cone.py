@@ -229,7 +229,9 @@ def test_tradeoffs_read_as_exchange_rates():
     assert fixed == Cone.from_weights([[1, 2]])
     assert Cone.from_tradeoffs(names=names) == Cone.orthant(2)
     spaced = ["pain", "pain relief", "A+B (%)"]
-    cone = Cone.from_tradeoffs("One pain relief is worth AT LEAST 0.5 units of A+B (%)", names=spaced)
+    cone = Cone.from_tradeoffs(
+        "One pain relief is worth AT LEAST 0.5 units of A+B (%)", names=spaced, minimise=["pain"]
+    )
     assert cone.contains([0, 1, -0.5])
     assert not cone.contains([1, 0, -0.5])
 

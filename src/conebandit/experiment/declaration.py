@@ -16,7 +16,7 @@ import numpy as np
 from conebandit.experiment import cones, entries
 from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.metrics import Metric, read_metrics
+from conebandit.experiment.metrics import Metric, read_metrics, warnings_about
 from conebandit.geometry.cone import Cone
 from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray
@@ -93,7 +93,7 @@ class Experiment:
             id=id_,
             arms=arms,
             metrics=metrics,
-            cone=cones.declared(given.get("cone", "orthant"), tuple(m.name for m in metrics)),
+            cone=cones.declared(given.get("cone", "orthant"), metrics),
             columns=columns,
             policy=name,
             settings=policy,
@@ -120,6 +120,11 @@ class Experiment:
     def context_dim(self) -> int:
         """Number of context coordinates, d; one, constant, if there are no columns."""
         return max(sum(c.width for c in self.columns), 1)
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed but may be a mistake: metrics that sound like costs, without a direction."""
+        return warnings_about(self.declaration["metrics"])
 
     @cached_property
     def metric_index(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
+from conebandit.geometry.directions import sounds_like_a_cost
 
 MAX_METRICS = 16
 
@@ -55,4 +56,22 @@ def _metric(given: Any, where: str) -> Metric:
         worst=None if worst is None else entries.number(worst, f"{where}.worst"),
         window=None if window is None else entries.seconds(window, f"{where}.window"),
         default=None if default is None else entries.number(default, f"{where}.default"),
+    )
+
+
+def warnings_about(given: Any) -> tuple[str, ...]:
+    """What is allowed but may be a mistake, about metrics that have been read: costs that count as gains.
+
+    Examples
+    --------
+    >>> warnings_about([{"name": "efficacy"}, {"name": "toxicity", "direction": "min", "worst": 1}])
+    ()
+    >>> warnings_about([{"name": "toxicity"}])[0][:66]
+    "metrics: more 'toxicity' counts as better, though the name sounds "
+    """
+    names = [m["name"] for m in given if "direction" not in m and sounds_like_a_cost(m["name"])]
+    return tuple(
+        f"metrics: more {name!r} counts as better, though the name sounds like a cost. Declare direction = 'min' with "
+        "its 'worst' value if less is better, or direction = 'max' if more is."
+        for name in names
     )

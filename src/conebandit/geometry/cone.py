@@ -7,8 +7,7 @@ else takes a :class:`Cone`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +15,19 @@ from numpy.typing import ArrayLike
 
 from conebandit.geometry import description
 from conebandit.geometry.description import Description
-from conebandit.geometry.inputs import check_names, weight_rows
-from conebandit.geometry.order import Order
+from conebandit.geometry.directions import Labels, read_labels, signs
+from conebandit.geometry.preferences import Matrix, Names, Preferences
+from conebandit.geometry.questions import Question, next_question
+from conebandit.geometry.words import in_words
 from conebandit.validate.arguments import as_count
 
-Matrix = ArrayLike | Sequence[Sequence[Fraction]]  # rational entries are read exactly
 
-
-class Cone(Order):
+class Cone(Preferences):
     """A polyhedral cone of improvements with non-empty interior.
 
     Make one with :meth:`orthant`, :meth:`from_facets`, :meth:`from_rays`, :meth:`wedge`, :meth:`from_weights`,
-    :meth:`from_weight_ranges` or :meth:`from_tradeoffs`. More is better in every reward; change
-    the sign of a cost first.
+    :meth:`from_weight_ranges`, :meth:`from_tradeoffs` or :meth:`from_comparisons`. More is better in every objective
+    that is not named in ``minimise``. Vectors are in the objectives' own units: costs keep their sign.
 
     Attributes
     ----------
@@ -39,6 +38,8 @@ class Cone(Order):
         Shape (R, M). The cone is the set of non-negative combinations of these rows, none of them redundant.
     names : tuple of str or None
         Names of the objectives, if given. They are labels: two cones that differ in names alone are equal.
+    minimise : tuple of str
+        Names of the objectives of which less is better.
 
     Notes
     -----
@@ -68,7 +69,7 @@ class Cone(Order):
     # ---- constructors -------------------------------------------------------------------------------------------
 
     @classmethod
-    def orthant(cls, dim: int, *, names: Sequence[str] | None = None) -> Cone:
+    def orthant(cls, dim: int, *, names: Names | None = None, minimise: Names = (), maximise: Names = ()) -> Cone:
         """Better means better in every objective: the usual Pareto order.
 
         Parameters
@@ -77,6 +78,8 @@ class Cone(Order):
             Number of objectives.
         names
             Names of the objectives.
+        minimise, maximise
+            As for :meth:`from_weights`.
 
         Examples
         --------
@@ -85,10 +88,12 @@ class Cone(Order):
                [0., 1., 0.],
                [0., 0., 1.]])
         """
-        return cls._make(description.orthant(as_count(dim, "dim")), names)
+        return cls._make(description.orthant(as_count(dim, "dim")), names, minimise, maximise)
 
     @classmethod
-    def from_facets(cls, facets: Matrix, *, names: Sequence[str] | None = None) -> Cone:
+    def from_facets(
+        cls, facets: Matrix, *, names: Names | None = None, minimise: Names = (), maximise: Names = ()
+    ) -> Cone:
         """Cone of all ``v`` with ``facets @ v >= 0``.
 
         Parameters
@@ -97,16 +102,19 @@ class Cone(Order):
             Shape (F, M), the inner normals of the half-spaces. Scaling does not matter, redundant rows are dropped.
         names
             Names of the objectives.
+        minimise, maximise
+            Which way is better in objectives, by name. They change nothing, since the rows say it: ``v`` is in the
+            objectives' own units, and the entries of a cost are negative. Rows that say the opposite are refused.
 
         Examples
         --------
         >>> Cone.from_facets([[1, 0], [0, 1], [1, 1]]) == Cone.orthant(2)
         True
         """
-        return cls._make(description.from_facets(facets), names)
+        return cls._make(description.from_facets(facets), names, minimise, maximise, in_own_units=True)
 
     @classmethod
-    def from_rays(cls, rays: Matrix, *, names: Sequence[str] | None = None) -> Cone:
+    def from_rays(cls, rays: Matrix, *, names: Names | None = None, minimise: Names = (), maximise: Names = ()) -> Cone:
         """Cone of all non-negative combinations of ``rays``.
 
         Parameters
@@ -115,16 +123,18 @@ class Cone(Order):
             Shape (R, M), directions that count as improvements. Scaling does not matter, redundant rows are dropped.
         names
             Names of the objectives.
+        minimise, maximise
+            As for :meth:`from_facets`: an improvement in a cost is a negative entry.
 
         Examples
         --------
         >>> Cone.from_rays([[1, 0], [0, 1], [1, 2]]) == Cone.orthant(2)
         True
         """
-        return cls._make(description.from_rays(rays), names)
+        return cls._make(description.from_rays(rays), names, minimise, maximise, in_own_units=True)
 
     @classmethod
-    def wedge(cls, degrees: float, *, names: Sequence[str] | None = None) -> Cone:
+    def wedge(cls, degrees: float, *, names: Names | None = None, minimise: Names = (), maximise: Names = ()) -> Cone:
         """Two objectives, a cone of the given opening angle, symmetric about the diagonal.
 
         Parameters
@@ -134,106 +144,15 @@ class Cone(Order):
             above 90 more; 180 is the half-plane "the sum is larger".
         names
             Names of the objectives.
+        minimise, maximise
+            As for :meth:`from_weights`.
 
         Examples
         --------
         >>> Cone.wedge(90) == Cone.orthant(2)
         True
         """
-        return cls._make(description.wedge(degrees), names)
-
-    @classmethod
-    def from_weights(
-        cls,
-        weights: Matrix | Sequence[Mapping[str, float]],
-        *,
-        names: Sequence[str] | None = None,
-    ) -> Cone:
-        """Better means better under every one of the weightings.
-
-        Use this when people agree on a few ways to weigh the objectives but not on one. A single weighting is allowed:
-        then everything is comparable, and the cone is not pointed.
-
-        Parameters
-        ----------
-        weights
-            Shape (F, M), non-negative; or a sequence of mappings from metric name to weight.
-        names
-            Names of the objectives; needed, to fix the order of the columns, if ``weights`` are mappings with
-            different keys. By default the keys of the first mapping.
-
-        Examples
-        --------
-        Safety counts between 30 % and 60 %:
-
-        >>> cone = Cone.from_weights([{"efficacy": 0.7, "safety": 0.3}, {"efficacy": 0.4, "safety": 0.6}])
-        >>> cone.names
-        ('efficacy', 'safety')
-        >>> cone.dominates([0.9, 0.5], [0.5, 0.7])
-        True
-        """
-        rows, order = weight_rows(weights, names)
-        return cls._make(description.from_facets(rows), order)
-
-    @classmethod
-    def from_weight_ranges(cls, ranges: Mapping[str, tuple[float, float]]) -> Cone:
-        """Better means better under every weighting whose shares lie in the given ranges.
-
-        Parameters
-        ----------
-        ranges
-            For each metric the smallest and the largest share it may have of the total weight, which is 1.
-
-        Examples
-        --------
-        >>> cone = Cone.from_weight_ranges({"efficacy": (0.4, 0.7), "safety": (0.3, 0.6)})
-        >>> cone == Cone.from_weights([[0.7, 0.3], [0.4, 0.6]])
-        True
-        """
-        return cls._make(description.from_weight_ranges(ranges), tuple(ranges))
-
-    @classmethod
-    def from_tradeoffs(cls, *statements: str, names: Sequence[str]) -> Cone:
-        """Better in every objective, or a trade at an exchange rate that the statements call fair.
-
-        Parameters
-        ----------
-        *statements
-            Sentences of the form ``"one unit of A is worth at most 3 of B"``. Instead of *at most*: *at least*,
-            *exactly*, or *between 1 and 3*. "One unit of" may also be a number (``"10 A is worth ..."``) and "units
-            of" may be left out.
-        names
-            Names of all objectives, in the order of the reward vectors.
-
-        Notes
-        -----
-        "A is worth at most 3 B" says that giving up one A for three B is never a loss, so the direction ``-1 A, +3 B``
-        joins the cone. "At least" adds ``+1 A, -r B``. Statements only add comparisons to the Pareto order;
-        contradictory ones (at least 3, at most 2) are refused.
-
-        Examples
-        --------
-        >>> cone = Cone.from_tradeoffs(
-        ...     "one unit of efficacy is worth at most 3 of safety",
-        ...     "one unit of efficacy is worth at least 1 of safety",
-        ...     names=["efficacy", "safety"],
-        ... )
-        >>> cone.rays
-        array([[ 1. , -1. ],
-               [-0.5,  1.5]])
-        >>> cone.dominates([0.4, 0.9], [0.5, 0.5])    # 0.1 efficacy given up for 0.4 safety
-        True
-        """
-        checked = check_names(names, None)
-        if not all(isinstance(s, str) for s in statements):
-            raise TypeError(f"statements must be strings, each an argument of its own; got {statements!r}.")
-        return cls._make(description.from_tradeoffs(statements, checked), checked)
-
-    @classmethod
-    def _make(cls, described: Description, names: Sequence[str] | None) -> Cone:
-        self = object.__new__(cls)
-        self._set(described, None if names is None else check_names(names, described.facets.shape[1]))
-        return self
+        return cls._make(description.wedge(degrees), names, minimise, maximise)
 
     # ---- other cones --------------------------------------------------------------------------------------------
 
@@ -248,7 +167,26 @@ class Cone(Order):
         """
         if not self.is_pointed:
             raise ValueError("The dual of a cone that is not pointed has empty interior, so it is not a Cone.")
-        return Cone.from_rays(self.facets, names=self.names)
+        return Cone._labelled(description.from_rays(self.facets), Labels(self.names, self.minimise))
+
+    def turned(self, names: Sequence[str]) -> Cone:
+        """The same preference for vectors in which these objectives have changed sign.
+
+        Those that were minimised no longer are, and the other way round. ``cone.turned(cone.minimise)`` is the cone of
+        rewards, where more is better in everything: a vector ``v`` of outcomes becomes ``v * cone.signs``, plus any
+        constant.
+
+        Examples
+        --------
+        >>> cone = Cone.orthant(2, names=["efficacy", "toxicity"], minimise=["toxicity"])
+        >>> cone.turned(["toxicity"]) == Cone.orthant(2)
+        True
+        """
+        changed = read_labels(self.names, self.dim, names, ()).minimise
+        before = Description(self.facets, self.rays, self._lineality)
+        after = description.turned(before, signs(self.names, changed, self.dim))
+        minimise = [n for n in self.names or () if (n in self.minimise) != (n in changed)]
+        return Cone._labelled(after, Labels(self.names, tuple(minimise)))
 
     def is_subset_of(self, other: Cone) -> bool:
         """Whether every improvement under this cone is one under ``other``.
@@ -261,6 +199,62 @@ class Cone(Order):
         if as_cone(other, "other").dim != self.dim:
             raise ValueError(f"other must have dimension {self.dim}, like this cone; got {other.dim}.")
         return bool(np.all(other.contains(self.rays)))
+
+    def describe(self) -> str:
+        """What the cone says, in words: which way is better, and at which rates.
+
+        With two metrics, :meth:`from_tradeoffs` makes the cone again from these rates. With more, they are what follows
+        for each pair of metrics if all others stay the same.
+
+        Examples
+        --------
+        >>> Cone.from_weight_ranges({"efficacy": (0.4, 0.8), "safety": (0.2, 0.6)}).describe()
+        'More efficacy and more safety are better. One unit of efficacy is worth between 0.666667 and 4 of safety.'
+        """
+        return in_words(self)
+
+    def ask(self, points: ArrayLike, /, *, outcomes: ArrayLike | None = None) -> Question | None:
+        """The question, which of two outcomes is better, whose answer settles most about a set of arms.
+
+        A pair of points is *open* if both are on the front and neither is as good as the other. Each question has two
+        answers, and each answer widens the cone (:meth:`from_comparisons`) and so leaves fewer pairs open. The best
+        question is the one that leaves fewest after the less helpful answer; among those, fewest after both taken
+        together; among those, the first.
+
+        Parameters
+        ----------
+        points
+            Shape (N, M), the outcomes of the arms, such as estimates of their means. At most 64 on the front.
+        outcomes
+            Shape (P, M), at most 64 outcomes to ask about, real or made up. By default the points.
+
+        Returns
+        -------
+        Question or None
+            None if nothing is left to ask: no pair of points is open.
+
+        Examples
+        --------
+        >>> cone = Cone.orthant(2, names=["efficacy", "toxicity"], minimise=["toxicity"])
+        >>> question = cone.ask([[0.5, 0.1], [0.6, 0.2], [0.65, 0.4]])
+        >>> print(question)
+        Would you rather have efficacy 0.5, toxicity 0.1 or efficacy 0.6, toxicity 0.2?
+        >>> question.open_pairs, question.left
+        (3, (0, 1))
+        """
+        return next_question(self, points, outcomes)
+
+
+def with_labels(cone: Cone, names: Sequence[str] | None, minimise: Sequence[str] = ()) -> Cone:
+    """The same cone with other labels. For what was checked before: nothing is warned of.
+
+    Examples
+    --------
+    >>> with_labels(Cone.from_facets([[1, 0], [0, -1]]), ["efficacy", "toxicity"], ["toxicity"])
+    Cone.orthant(2, names=['efficacy', 'toxicity'], minimise=['toxicity'])
+    """
+    labels = read_labels(names, cone.dim, minimise, ())
+    return Cone._labelled(Description(cone.facets, cone.rays, cone._lineality), labels)
 
 
 def as_cone(value: Any, name: str = "cone") -> Cone:

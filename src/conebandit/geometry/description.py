@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from conebandit.geometry import polyhedra
+from conebandit.geometry.contradictions import ContradictionError, smallest_contradiction
 from conebandit.geometry.inputs import check_ranges, read_rows
 from conebandit.geometry.polyhedra import Vector
 from conebandit.geometry.sentences import tradeoff_rays
@@ -36,7 +37,7 @@ class Description(NamedTuple):
 
 def orthant(dim: int) -> Description:
     """The cone of vectors without a negative entry."""
-    unit = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
+    unit = polyhedra.units(dim)
     return _as_floats(unit, unit, [])
 
 
@@ -104,7 +105,7 @@ def from_weight_ranges(ranges: Mapping[str, tuple[float, float]]) -> Description
         if abs(float(sum(only)) - 1.0) <= SAME_SHARE:
             return from_facets([only])
     dim = len(ranges)
-    rows: list[Vector] = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
+    rows = polyhedra.units(dim)
     for i, (low, high) in enumerate(shares):
         rows.append(polyhedra.primitive((i == j) - low for j in range(dim)))
         rows.append(polyhedra.primitive(high - (i == j) for j in range(dim)))
@@ -118,10 +119,8 @@ def from_weight_ranges(ranges: Mapping[str, tuple[float, float]]) -> Description
 
 def from_tradeoffs(statements: Sequence[str], names: Sequence[str]) -> Description:
     """See :meth:`conebandit.Cone.from_tradeoffs`."""
-    unit = [[Fraction(int(i == j)) for j in range(len(names))] for i in range(len(names))]
-    _, weightings = polyhedra.double_description(
-        [polyhedra.primitive(ray) for ray in [*unit, *tradeoff_rays(statements, names)]], len(names)
-    )
+    trades = [polyhedra.primitive(ray) for ray in tradeoff_rays(statements, names)]
+    _, weightings = polyhedra.double_description([*polyhedra.units(len(names)), *trades], len(names))
     # Statements that fit together leave weightings under which every metric counts.
     worthless = [n for i, n in enumerate(names) if not any(w[i] for w in weightings)]
     if worthless:
@@ -130,6 +129,33 @@ def from_tradeoffs(statements: Sequence[str], names: Sequence[str]) -> Descripti
             f"Look for an 'at least' above an 'at most' in: {'; '.join(statements)}."
         )
     return from_facets([[Fraction(x) for x in w] for w in weightings])
+
+
+def from_comparisons(gains: Sequence[Vector], statements: Sequence[str], *, exact: bool) -> Description:
+    """See :meth:`conebandit.Cone.from_comparisons`; the gains are differences of rewards, more is better."""
+    dim = len(gains[0])
+    rows = list(dict.fromkeys([*polyhedra.units(dim), *gains]))
+    _, weightings = polyhedra.double_description(rows, dim)
+    if not polyhedra.is_strict(rows, weightings):
+        which = smallest_contradiction(gains)
+        words = "; ".join(f"[{i}] {statements[i]}" for i in which)
+        raise ContradictionError(
+            which,
+            f"comparisons contradict each other: {words}. Nobody who wants more of every reward and less of every cost "
+            f"can mean {'all of these' if len(which) > 1 else 'this'}; take one back, or turn it around.",
+        )
+    extreme = polyhedra.extreme_only(rows, weightings)
+    if not exact:
+        _refuse_if_unclear("comparisons", weightings, extreme, pointed=True)
+    return _as_floats(weightings, extreme, [])
+
+
+def turned(described: Description, signs: FloatArray) -> Description:
+    """The cone after objectives with sign -1 have changed sign; nothing is rounded."""
+    lines = len(described.rays) - 2 * described.lineality  # where the rays begin that go both ways
+    parts = (described.facets, described.rays[:lines], described.rays[lines:])
+    facets, rays, both_ways = (sorted((rows * signs + 0.0).tolist(), reverse=True) for rows in parts)
+    return Description(np.array(facets), np.array([*rays, *both_ways]), described.lineality)
 
 
 def _refuse_if_unclear(name: str, facets: Sequence[Vector], rays: Sequence[Vector], *, pointed: bool) -> None:

@@ -62,7 +62,7 @@ def gap(
     >>> cb.gap(means, cb.pareto_mask(means, cone), cone).round(4)
     array([0.2719, 0.    , 0.    ])
     """
-    points, fronts, members = _points_and_front(means, front, cone)
+    points, fronts, members = _points_and_front(means, front, require_rewards(cone))
     own_front = fronts is points
     points = _positive(points, "means", floor)
     fronts = points if own_front else _positive(fronts, "front", floor)
@@ -91,7 +91,7 @@ def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objec
     -------
     numpy.ndarray
         Shape (N,) or (n, K), in the unit of the rewards. Zero iff no front point strongly dominates the arm; infinite
-        if no addition helps.
+        if no addition helps. From a cost, ``cone.minimise``, the amount is taken away.
 
     Examples
     --------
@@ -100,6 +100,10 @@ def additive_gap(means: ArrayLike, front: ArrayLike, cone: Cone, /, *, per_objec
     array([0.25])
     """
     points, fronts, members = _points_and_front(means, front, cone)
+    if cone.minimise:
+        turned = points * cone.signs
+        fronts, points = turned if fronts is points else fronts * cone.signs, turned
+        cone = cone.turned(cone.minimise)
     free = per_objective and not cone.contains_orthant
     freedom = kernels.FREE if free else kernels.UNIFORM
     wanted = _wanted(None, np.shape(means)[:-1], points.shape[:2])
@@ -130,7 +134,7 @@ def dominance_distance(a: ArrayLike, b: ArrayLike, cone: Cone, /, *, floor: floa
     >>> cb.dominance_distance([[1, 2]], [[2, 1]], cb.Cone.orthant(2))
     0.0
     """
-    dim = as_cone(cone).dim
+    dim = require_rewards(cone).dim
     points = as_vectors(a, "a", dim, (2,)), as_vectors(b, "b", dim, (2,))
     first, second = (_positive(p, n, floor) for p, n in zip(points, "ab", strict=True))
     return float(max(gap(first, second, cone).max(), gap(second, first, cone).max()))
@@ -255,7 +259,7 @@ def shortfall(
     >>> round(cb.shortfall([[1.0, 0.5], [0.5, 1.0]], front, cb.Cone.orthant(2)), 4)     # 0.8 to 0.5
     0.47
     """
-    dim = as_cone(cone).dim
+    dim = require_rewards(cone).dim
     sets = {"reported": (reported, in_reported), "front": (front, in_front)}
     first, second, in_first, in_second = _two_sets(sets, dim)
     points, fronts = _positive(first, "reported", floor), _positive(second, "front", floor)
@@ -294,6 +298,17 @@ def log_images(points: FloatArray, cone: Cone) -> FloatArray:
     for m in range(cone.dim):  # a matrix product may add in another order, depending on shapes and machine
         images += points[:, :, m, None] * cone.facets[:, m]
     return np.log(images)
+
+
+def require_rewards(cone: Cone) -> Cone:
+    """The cone, if more is better in every objective: only then is improving by a factor the same as growing by it."""
+    if as_cone(cone).minimise:
+        raise ValueError(
+            f"cone minimises {', '.join(cone.minimise)}, and this measures by which factor rewards would have to grow. "
+            "Make rewards of the costs, such as their worst value minus the value, and take the cone "
+            "cone.turned(cone.minimise); or use additive_gap, which takes costs as they are."
+        )
+    return cone
 
 
 def _points_and_front(means: ArrayLike, front: ArrayLike, cone: Cone) -> tuple[FloatArray, FloatArray, BoolArray]:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 from numbers import Integral, Rational, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,6 +88,85 @@ def weight_rows(weights: Any, names: Sequence[str] | None) -> tuple[Any, Sequenc
                 f"weights must be >= 0; weights[{i}] is not. For normals of any sign use Cone.from_facets."
             )
     return weights, names
+
+
+Outcome = dict[int, Fraction | int | float]  # values by the position of the objective
+
+
+class Comparisons(NamedTuple):
+    """What each comparison gains, by row; what it says, in words; whether its numbers are certain; names if known."""
+
+    gains: list[list[Fraction]]
+    statements: list[str]
+    exact: bool
+    names: Sequence[str] | None
+
+
+def read_comparisons(better: Any, worse: Any, names: Sequence[str] | None) -> Comparisons:
+    """Differences of outcomes as exact numbers; metrics that neither outcome of a pair mentions are equal in both."""
+    for side, given in (("better", better), ("worse", worse)):
+        if not _is_list(given) or len(given) == 0:
+            raise TypeError(f"{side} must be a non-empty list of outcomes, one for each comparison; got {given!r}.")
+    if len(better) != len(worse):
+        raise ValueError(f"better and worse must have as many rows; got {len(better)} and {len(worse)}.")
+    if names is not None:
+        names = check_names(names, None)
+    elif isinstance(better[0], Mapping):
+        names = check_names(list(better[0]), None)
+    gains: list[list[Fraction]] = []
+    statements, exact = [], True
+    for i, (one, other) in enumerate(zip(better, worse, strict=True)):
+        good, bad = _outcome(one, names, f"better[{i}]"), _outcome(other, names, f"worse[{i}]")
+        pair = f"better[{i}] and worse[{i}], {outcome_in_words(good, names)} and {outcome_in_words(bad, names)}"
+        dim = len(good) if names is None else len(names)
+        if good.keys() != bad.keys() or (gains and dim != len(gains[0])):
+            raise ValueError(f"{pair}, must give values of the same objectives, as all other rows do.")
+        gain, certain = _gain(good, bad, dim)
+        if not any(gain):
+            raise ValueError(f"{pair}, are the same outcome; leave this comparison out.")
+        gains.append(gain)
+        statements.append(f"{outcome_in_words(good, names)} rather than {outcome_in_words(bad, names)}")
+        exact = exact and certain
+    return Comparisons(gains, statements, exact, names)
+
+
+def _gain(good: Outcome, bad: Outcome, dim: int) -> tuple[list[Fraction], bool]:
+    """The difference of two outcomes, zero where they give no values; and whether it is certain."""
+    gain, certain = [Fraction(0)] * dim, True
+    for m in good:
+        (high, sure), (low, also) = polyhedra.simplest(good[m]), polyhedra.simplest(bad[m])
+        gain[m] = high - low
+        certain = certain and sure and also
+    return gain, certain
+
+
+def _outcome(given: Any, names: Sequence[str] | None, where: str) -> Outcome:
+    """Values by the position of the objective."""
+    if isinstance(given, Mapping) and given and names is not None and set(given) <= set(names):
+        return {m: number(given[name], where) for m, name in enumerate(names) if name in given}
+    if not _is_list(given) or len(given) == 0 or (names is not None and len(given) != len(names)):
+        known = "objective" if names is None else f"of {list(names)}"
+        raise ValueError(f"{where} must be a row with a value for each {known}, or values by name; got {given!r}.")
+    return {m: number(x, where) for m, x in enumerate(given)}
+
+
+def _is_list(given: Any) -> bool:
+    return (
+        isinstance(given, np.ndarray) and given.ndim > 0 or isinstance(given, Sequence) and not isinstance(given, str)
+    )
+
+
+def outcome_in_words(values: Mapping[int, Any], names: Sequence[str] | None) -> str:
+    """Values of objectives, by position.
+
+    Examples
+    --------
+    >>> outcome_in_words({0: 0.7, 1: 12}, ["efficacy", "toxicity"]), outcome_in_words({0: 0.7, 1: 12}, None)
+    ('efficacy 0.7, toxicity 12', '(0.7, 12)')
+    """
+    if names is None:
+        return f"({', '.join(f'{float(x):.6g}' for x in values.values())})"
+    return ", ".join(f"{names[m]} {float(x):.6g}" for m, x in values.items())
 
 
 def _row_by_name(row: Mapping[str, float], names: Sequence[str]) -> list[float]:

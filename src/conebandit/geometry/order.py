@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.description import SAME_FACET, Description
+from conebandit.geometry.directions import signs
 from conebandit.kernels.order import TOLERANCE
 from conebandit.validate.arrays import FloatArray, as_floats, safe_exponent
 
@@ -22,21 +23,22 @@ class Order:
 
     Attributes
     ----------
-    facets, rays, names
+    facets, rays, names, minimise
         See :class:`conebandit.Cone`.
     """
 
     facets: FloatArray
     rays: FloatArray
     names: tuple[str, ...] | None
+    minimise: tuple[str, ...] = ()
     _lineality: int  # dimension of the largest subspace inside the cone
 
-    def _set(self, description: Description, names: tuple[str, ...] | None) -> None:
+    def _set(self, description: Description, names: tuple[str, ...] | None, minimise: tuple[str, ...]) -> None:
         """Set the attributes, once; from then on nothing can be changed."""
         self.facets, self.rays = description.facets, description.rays
         self.facets.flags.writeable = False
         self.rays.flags.writeable = False
-        self.names = names
+        self.names, self.minimise = names, minimise
         self._lineality = description.lineality
 
     # ---- what it is ---------------------------------------------------------------------------------------------
@@ -45,6 +47,18 @@ class Order:
     def dim(self) -> int:
         """Number of objectives, M."""
         return int(self.facets.shape[1])
+
+    @property
+    def signs(self) -> FloatArray:
+        """Which way is better: -1 for objectives that are minimised, else 1; shape (M,).
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> cb.Cone.orthant(2, names=["efficacy", "toxicity"], minimise=["toxicity"]).signs
+        array([ 1., -1.])
+        """
+        return signs(self.names, self.minimise, self.dim)
 
     @property
     def is_pointed(self) -> bool:
@@ -68,12 +82,14 @@ class Order:
         >>> cb.Cone.wedge(120).contains_orthant, cb.Cone.wedge(60).contains_orthant
         (True, False)
         """
-        return bool((self.facets >= 0).all())
+        return bool((self.facets * self.signs >= 0).all())
 
     @cached_property
     def is_orthant(self) -> bool:
-        """Whether this is the Pareto order itself."""
-        return self.facets.shape[0] == self.dim and bool(np.array_equal(self.facets, np.eye(self.dim)))
+        """Whether this is the Pareto order itself: better in one objective and worse in none."""
+        return bool(
+            np.array_equal(np.array(sorted((self.facets * self.signs).tolist(), reverse=True)), np.eye(self.dim))
+        )
 
     # ---- order --------------------------------------------------------------------------------------------------
 
@@ -198,11 +214,12 @@ class Order:
         self.rays.flags.writeable = False
 
     def __repr__(self) -> str:
-        names = "" if self.names is None else f", names={list(self.names)}"
+        labels = "" if self.names is None else f", names={list(self.names)}"
+        labels += f", minimise={list(self.minimise)}" if self.minimise else ""
         if self.is_orthant:
-            return f"Cone.orthant({self.dim}{names})"
+            return f"Cone.orthant({self.dim}{labels})"
         rows = [[float(f"{x:.6g}") for x in row] for row in self.facets]
-        return f"Cone.from_facets({rows}{names})"
+        return f"Cone.from_facets({rows}{labels})"
 
     def __setattr__(self, name: str, value: object) -> None:
         if "_lineality" in self.__dict__:  # the last thing that _set sets

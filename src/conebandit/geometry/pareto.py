@@ -111,7 +111,7 @@ def essential(points: FloatArray, fronts: BoolArray, cone: Cone, slack: FloatArr
 
 def _facet_coordinates(points: FloatArray, cone: Cone) -> tuple[FloatArray, FloatArray]:
     """Map (N, M) points to facets: the values (F, N), and for each the size of the terms it is a sum of."""
-    if cone.is_orthant:
+    if cone.is_orthant and not cone.minimise:
         y = points.T.copy()
         return y, np.abs(y)
     return cone.facets @ points.T, np.abs(cone.facets) @ np.abs(points).T

@@ -48,6 +48,31 @@ def primitive(v: Iterable[Fraction | int]) -> Vector:
     return tuple(x // divisor for x in integers) if divisor else tuple(integers)
 
 
+def units(dim: int) -> list[Vector]:
+    """The unit vectors.
+
+    Examples
+    --------
+    >>> units(2)
+    [(1, 0), (0, 1)]
+    """
+    return [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
+
+
+def simplest(x: Fraction | int | float) -> tuple[Fraction, bool]:
+    """The number that is meant, and whether it is certain: a float is the simple fraction or the decimal that it shows.
+
+    Examples
+    --------
+    >>> simplest(0.7), simplest(0.12345678901)
+    ((Fraction(7, 10), True), (Fraction(12345678901, 100000000000), False))
+    """
+    if not isinstance(x, float):
+        return Fraction(x), True
+    near = _recognise(x)
+    return (Fraction(repr(x)), False) if near is None else (near, True)
+
+
 def rational_row(row: Sequence[Fraction | int | float]) -> tuple[Vector, bool]:
     """Read one row as an integer direction; the flag says whether it was recognised as rational.
 
@@ -91,7 +116,7 @@ def double_description(rows: Sequence[Vector], dim: int) -> tuple[list[Vector], 
     >>> double_description([(5, -3), (-3, 5)], 2)
     ([], [(5, 3), (3, 5)])
     """
-    lineality: list[Vector] = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
+    lineality = units(dim)
     rays: list[tuple[Vector, int]] = []  # (ray, bit i is set where row i is tight)
     for i, row in enumerate(rows):
         pivot = next((v for v in lineality if dot(row, v)), None)
@@ -180,8 +205,19 @@ def orthogonal_complement(vectors: Sequence[Vector], dim: int) -> list[Vector]:
     [(1, 0, 1), (0, 1, 0)]
     """
     basis = reduced_basis(vectors)
-    units = [tuple(int(i == j) for j in range(dim)) for i in range(dim)]
-    return reduced_basis([orthogonal_part(u, basis) for u in units])
+    return reduced_basis([orthogonal_part(u, basis) for u in units(dim)])
+
+
+def is_strict(rows: Sequence[Vector], generators: Sequence[Vector]) -> bool:
+    """Whether some ``w`` of the cone of these generators has ``row . w > 0`` for every row.
+
+    Examples
+    --------
+    >>> is_strict([(1, 0), (0, 1)], [(1, 0), (1, 2)]), is_strict([(1, 0), (0, 1)], [(1, 0)])
+    (True, False)
+    """
+    inner = tuple(sum(column) for column in zip(*generators, strict=True))
+    return bool(generators) and all(dot(row, inner) > 0 for row in rows)
 
 
 def extreme_only(vectors: Sequence[Vector], supports: Sequence[Vector]) -> list[Vector]:

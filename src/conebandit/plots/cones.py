@@ -66,7 +66,8 @@ def draw_cone(ax: Axes, points: ArrayLike, cone: Cone, labels: Sequence[str], *,
     for label, position in zip(labels, x, strict=True):
         ax.annotate(label, position, xytext=(5, 5), textcoords="offset points", fontsize=9)
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
-    names = tuple(map(plain_text, cone.names)) if cone.names else ("$r_1$", "$r_2$")
+    less = [" (less is better)" if name in cone.minimise else "" for name in cone.names or ()]
+    names = [plain_text(n) + add for n, add in zip(cone.names, less, strict=True)] if cone.names else ["$r_1$", "$r_2$"]
     ax.set(xlabel=names[0], ylabel=names[1])
     ax.legend(loc="lower left", frameon=True, framealpha=0.9, fontsize=8)
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone
+from conebandit.geometry.cone import Cone, with_labels
 from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
 from conebandit.policies import one_by_one
@@ -244,6 +244,8 @@ class CompiledPolicy(LearningPolicy):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to a file; :func:`load_policy` reads it back bit for bit."""
         options = {**self._options(), "names": None if self.cone.names is None else list(self.cone.names)}
+        if self.cone.minimise:
+            options["minimise"] = list(self.cone.minimise)
         storage.write(path, self._kind, options, {"cone": self.cone.facets, **self.state()})
 
     @property
@@ -258,8 +260,8 @@ class CompiledPolicy(LearningPolicy):
     @classmethod
     def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
         """The policy of this kind with these options and arrays, as they were saved."""
-        names = options.pop("names")
-        return cls(cone=Cone.from_facets(arrays.pop("cone"), names=names), **options)._with(arrays)
+        cone = with_labels(Cone.from_facets(arrays.pop("cone")), options.pop("names"), options.pop("minimise", ()))
+        return cls(cone=cone, **options)._with(arrays)
 
     def _with(self, arrays: storage.Arrays) -> Self:
         """Go on from the state that the arrays are; a ``ValueError`` if they do not fit."""

@@ -135,6 +135,8 @@ def create_experiment(
     now = time.time_ns() // 1_000_000
     with _store(store, create=True) as opened, Ledger().transaction(opened, now) as transaction:
         Turn(transaction).create(declared)
+    for warning in declared.warnings:
+        typer.echo(f"Warning: {warning}", err=True)
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
 
 

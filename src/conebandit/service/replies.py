@@ -159,7 +159,8 @@ class ArmStatus(Reply):
 class Description(Reply):
     """What an experiment is and how far it has come.
 
-    ``revising``: there are corrections or changes of arms that do not count yet.
+    ``revising``: there are corrections or changes of arms that do not count yet. ``warnings``: what the declaration may
+    have got wrong, such as a metric that sounds like a cost and is maximised.
     """
 
     id: str
@@ -168,6 +169,7 @@ class Description(Reply):
     events: int
     revising: bool
     declaration: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,7 @@ class Turn:
             events=state.head.seq,
             revising=state.corrected_from is not None,
             declaration=state.experiment.declaration,
+            warnings=state.experiment.warnings,
         )
 
     def set_mode(self, experiment_id: str, mode: Any) -> Description:
