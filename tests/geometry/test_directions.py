@@ -189,17 +189,16 @@ def test_ratios_are_refused_for_costs_and_additions_are_not():
     cone, rewards = Cone.from_tradeoffs(RATE, **COSTS), Cone.from_tradeoffs(RATE, names=NAMES, maximise=["toxicity"])
     points = np.array([[0.5, 0.1], [0.8, 0.3], [0.4, 0.2], [0.9, 0.5]])
     front, sign = cb.pareto_mask(points, cone), np.array([1.0, -1.0])
+    world = cb.environments.dose_finding(cone=Cone.orthant(2, **COSTS))
     for measure in (
         lambda: cb.gap(points, front, cone),
         lambda: cb.shortfall(points, points, cone),
         lambda: cb.dominance_distance(points, points, cone),
         lambda: cb.simulate(  # whose regret is measured by ratios
-            cb.RandomArm(n_arms=2, cone=Cone.orthant(2, **COSTS), context_dim=1),
-            cb.environments.dose_finding(cone=Cone.orthant(2, **COSTS)),
-            horizon=10,
+            cb.RandomArm(n_arms=world.n_arms, cone=world.cone, context_dim=world.context_dim), world, horizon=10
         ),
     ):
-        with pytest.raises(ValueError, match=r"minimises toxicity.*turned|n_arms"):
+        with pytest.raises(ValueError, match=r"minimises toxicity.*turned"):
             measure()
     for against in (front, points[front]):
         turned = against if against.dtype == bool else against * sign
@@ -316,5 +315,5 @@ def test_with_two_metrics_the_words_make_the_cone_again(amount, low, more, cost)
     cone = Cone.from_tradeoffs(f"{amount} a is worth between {low} and {low + more} b", **labels)
     _, *sentences = cone.describe().split(". ")
     again = Cone.from_tradeoffs(*sentences, **labels)
-    unit = [c.facets / np.linalg.norm(c.facets, axis=1, keepdims=True) for c in (again, cone)]
-    np.testing.assert_allclose(*unit, rtol=1e-5)
+    slopes = [np.sort(c.facets[:, 1] / c.facets[:, 0]) for c in (again, cone)]
+    np.testing.assert_allclose(*slopes, rtol=1e-5)

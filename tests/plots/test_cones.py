@@ -33,3 +33,12 @@ def test_the_shaded_fan_is_the_cone(degrees):
 def test_only_two_dimensions_can_be_drawn():
     with pytest.raises(ValueError, match="dimension 2"):
         plots.cone_figure(np.ones((2, 3)), {"x": Cone.orthant(3)}, ["a", "b"])
+
+
+def test_a_cost_is_drawn_in_its_own_units_and_says_so():
+    cone = Cone.orthant(2, names=["efficacy", "toxicity"], minimise=["toxicity"])
+    (ax,) = plots.cone_figure(POINTS, {"": cone}, ["a", "b", "c"]).axes
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("efficacy", "toxicity (less is better)")
+    lines = {line.get_label(): line.get_xydata() for line in ax.lines}
+    np.testing.assert_array_equal(lines["Pareto front"], POINTS[[0, 2]])
+    assert cone.contains(fan_of(cone)).all()

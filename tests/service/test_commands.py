@@ -48,6 +48,17 @@ def run(tmp_path, monkeypatch):
     return lambda *args: CliRunner().invoke(app, [str(a) for a in args])
 
 
+def test_a_cost_without_a_direction_is_said_to_whoever_creates_the_experiment(run, tmp_path):
+    (tmp_path / "e.toml").write_text(
+        'id = "e"\narms = ["a", "b"]\nmetrics = [{ name = "sales" }, { name = "latency" }]'
+    )
+    created = run("experiment", "create", tmp_path / "e.toml")
+    assert created.exit_code == 0
+    assert "Warning: metrics: more 'latency' counts as better" in created.output
+    (warning,) = json.loads(run("experiment", "show", "e").output)["warnings"]
+    assert warning in created.output
+
+
 def test_experiments(run, tmp_path):
     (tmp_path / "e.toml").write_text(TOML)
     assert run("experiment", "create", tmp_path / "e.toml").output == "checkout: 2 arms, 2 metrics, mode live\n"

@@ -141,7 +141,7 @@ def from_comparisons(gains: Sequence[Vector], statements: Sequence[str], *, exac
         words = "; ".join(f"[{i}] {statements[i]}" for i in which)
         raise ContradictionError(
             which,
-            f"comparisons contradict each other: {words}. Nobody who wants more of every reward and less of every cost "
+            f"comparisons {list(which)} contradict {'each other' if len(which) > 1 else 'what is better'}: {words}. Nobody who wants more of every reward and less of every cost "
             f"can mean {'all of these' if len(which) > 1 else 'this'}; take one back, or turn it around.",
         )
     extreme = polyhedra.extreme_only(rows, weightings)

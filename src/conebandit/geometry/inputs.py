@@ -152,7 +152,7 @@ def _outcome(given: Any, names: Sequence[str] | None, where: str) -> Outcome:
 
 def _is_list(given: Any) -> bool:
     return (
-        isinstance(given, np.ndarray) and given.ndim > 0 or isinstance(given, Sequence) and not isinstance(given, str)
+        given.ndim > 0 if isinstance(given, np.ndarray) else isinstance(given, Sequence) and not isinstance(given, str)
     )
 
 
