@@ -139,10 +139,11 @@ def from_comparisons(gains: Sequence[Vector], statements: Sequence[str], *, exac
     if not polyhedra.is_strict(rows, weightings):
         which = smallest_contradiction(gains)
         words = "; ".join(f"[{i}] {statements[i]}" for i in which)
+        one_another = "each other" if len(which) > 1 else "what is better"
         raise ContradictionError(
             which,
-            f"comparisons {list(which)} contradict {'each other' if len(which) > 1 else 'what is better'}: {words}. Nobody who wants more of every reward and less of every cost "
-            f"can mean {'all of these' if len(which) > 1 else 'this'}; take one back, or turn it around.",
+            f"comparisons {list(which)} contradict {one_another}: {words}. Nobody who wants more of every reward and "
+            f"less of every cost can mean {'all of these' if len(which) > 1 else 'this'}; take one back.",
         )
     extreme = polyhedra.extreme_only(rows, weightings)
     if not exact:
