@@ -10,7 +10,7 @@ from typing import Any
 from conebandit._version import __version__
 from conebandit.experiment.declaration import MAX_ARMS, Experiment, as_arm_name, as_mode, check_estimates
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.policy import Served
+from conebandit.experiment.policy import Served, with_named_policy
 from conebandit.policies.base import Front
 from conebandit.policies.cone_kernel import Beaten
 from conebandit.service.engine.transaction import Transaction
@@ -71,13 +71,15 @@ class Turn:
     # ---- experiments --------------------------------------------------------------------------------------------
 
     def create(self, experiment: Experiment) -> Description:
-        """Begin an experiment; the same declaration again is a no-op."""
-        state = State(experiment, experiment.arms)  # refuses settings that do not fit
+        """Begin an experiment, with the default policy if it names none; the same declaration again is a no-op."""
+        named = with_named_policy(experiment)
+        state = State(named, named.arms)  # refuses settings that do not fit
         if not self.transaction.begin(state):
-            if self.transaction.state(experiment.id).experiment.declaration != experiment.declaration:
+            known = self.transaction.state(experiment.id).experiment.declaration
+            if known not in (named.declaration, experiment.declaration):
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
             return self.describe(experiment.id)
-        self.transaction.append(state, Created(self.transaction.time(state), experiment.declaration, __version__))
+        self.transaction.append(state, Created(self.transaction.time(state), named.declaration, __version__))
         return self.describe(experiment.id)
 
     def describe(self, experiment_id: str) -> Description:
