@@ -24,6 +24,7 @@ from conebandit.geometry.cone import Cone
 from conebandit.geometry.gap import additive_gap, gap, hausdorff, log_hausdorff, shortfall
 from conebandit.geometry.pareto import FEW, MODEST, pareto_mask
 from conebandit.kernels.compile import compiling
+from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.policies.cone_tree import ConeTree, Preset
 from conebandit.policies.oracle import Oracle
 from conebandit.policies.random_arm import RandomArm
@@ -69,6 +70,7 @@ def pieces() -> dict[str, Work]:
         "gaps and distances": _gaps,
         "shift of contexts": _shift,
         "the service": _service,
+        "a floor": _floor,
     }
 
 
@@ -167,12 +169,25 @@ def _gaps() -> None:
 
 def _shift() -> None:
     contexts = np.random.default_rng(0).uniform(size=(2 * ROUNDS, 2))
-    for columns in (1, 2):
-        monitor = ShiftMonitor(columns, reference=127)
-        monitor.update_many(contexts[:, :columns])
-        monitor.update(contexts[0, :columns])
-        monitor.snapshot()
+    contexts += np.sin(np.arange(2 * ROUNDS) / 8)[:, None]  # they depend on each other, for "auto"
+    ways: tuple[dict[str, Any], ...] = ({"reference": 127}, {"block": 16}, {"block": "manual"}, {"block": "auto"})
+    for columns in (1, 2):  # with two there are pairs
+        for way in ways:
+            monitor = ShiftMonitor(columns, **way)
+            for part in np.split(contexts[:, :columns], 25):
+                monitor.update_many(part)
+                if monitor.block == "manual":
+                    monitor.end_block()
+            monitor.update(contexts[0, :columns])
+            monitor.snapshot()
     rho(contexts[:ROUNDS], contexts[ROUNDS:], 0.25)
+
+
+def _floor() -> None:
+    """A floor under the probabilities of all arms, which is the same for every policy."""
+    policy = ConeKernel(3, Cone.orthant(2), 1, explore=0.1)
+    policy.decide([0.5], 0)
+    policy.decide_many([[0.5]], [0])
 
 
 def _service() -> None:

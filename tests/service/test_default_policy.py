@@ -28,7 +28,10 @@ def run(tmp_path):
         ({}, {"name": "ConeKernel"}),
         ({"policy": {"explore": 0.1}}, {"name": "ConeKernel", "explore": 0.1}),
         ({"policy": {}, "metrics": [{"name": f"m{i}"} for i in range(2)]}, {"name": "ConeKernel"}),
-        ({"arms": [f"a{i}" for i in range(126)], "metrics": [{"name": f"m{i}"} for i in range(8)]}, {"name": "ConeTree"}),
+        (
+            {"arms": [f"a{i}" for i in range(126)], "metrics": [{"name": f"m{i}"} for i in range(8)]},
+            {"name": "ConeTree"},
+        ),
         ({"policy": "ParetoUCB1"}, "ParetoUCB1"),
         ({"policy": {"name": "ConeTree"}}, {"name": "ConeTree"}),
     ],

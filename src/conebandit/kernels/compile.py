@@ -97,7 +97,7 @@ class Compiling(event.Listener):
                 return  # somebody else's
             self.kernels.append(f"{function.__module__}.{function.__name__}")
             tell_once(NOTICE)
-            # Compiling makes many objects and drops few: looking for garbage takes a tenth of the time.
+            # Compiling makes many objects and drops few: to look for garbage again and again is of no use.
             self._collects = gc.isenabled()
             gc.disable()
         self._open += 1

@@ -2,8 +2,8 @@
 
 Numba compiles every function that a kernel calls as if Python called it as well: optimised, translated to machine
 code, wrapped for Python and written to disk, and then optimised once more within each caller. A part is only checked
-for types and written down for LLVM; its callers optimise and translate it. That saves a third of the time of compiling,
-and the code is faster, since LLVM sees all of it at once.
+for types and written down for LLVM; its callers optimise and translate it. So less is
+compiled, and the code is faster, since LLVM sees all of it at once.
 
 What this builds upon is private to Numba (the pieces are those of its manual, "Customizing the compiler", but for the
 library). A version that lacks it compiles kernels as ever: slower, never different.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from conebandit.kernels.cone_kernel.blocks import COLUMNS, predict_columns
 from conebandit.kernels.cone_kernel.fit import (
     add_squares,
     count_known,
@@ -13,6 +14,7 @@ from conebandit.kernels.cone_kernel.fit import (
     keep_products,
     posterior_mean,
     some_are_partial,
+    take_off_shared,
 )
 
 
@@ -24,7 +26,10 @@ def test_linear_algebra_equals_numpy(size):
     precision = phi.T @ phi / noise + np.diag(1 / prior)
     half = np.tril(phi[:8].T @ phi[:8]), np.tril(phi[8:].T @ phi[8:])
     inverse = inverse_root(*half, prior, noise)
-    np.testing.assert_allclose(inverse[:size, :size], np.linalg.inv(np.linalg.cholesky(precision)).T, atol=1e-10)
+    expected = np.linalg.inv(np.linalg.cholesky(precision))
+    np.testing.assert_allclose(inverse[0, :size, :size], expected.T, atol=1e-10)
+    np.testing.assert_allclose(np.tril(inverse[1, :size, :size]), expected, atol=1e-10)
+    np.testing.assert_allclose(inverse_root(sum(half), np.empty((0, 0)), prior, noise)[0], inverse[0], atol=1e-10)
     mean, variances = np.empty((2, size))
     posterior_mean(inverse, cross, noise, mean, variances)
     cov = np.linalg.inv(precision)
@@ -34,7 +39,21 @@ def test_linear_algebra_equals_numpy(size):
     covariance(inverse, got)
     draw_weights(inverse, mean, normals, weights)
     np.testing.assert_allclose(got, cov, atol=1e-10)
-    np.testing.assert_allclose(weights, mean[:, None] + inverse[:size, :size] @ normals, atol=1e-10)
+    np.testing.assert_allclose(weights, mean[:, None] + inverse[0, :size, :size] @ normals, atol=1e-10)
+    shared, left = rng.normal(size=size), cross.copy()
+    take_off_shared(*half, shared, left)
+    np.testing.assert_allclose(left, cross - phi.T @ (phi @ shared), atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 5, 7, 8, 9, 17, 29])
+def test_predictions_are_sums_in_the_order_of_the_features(size):
+    rng = np.random.default_rng(size)
+    weights, phi, values = rng.normal(size=(size, COLUMNS)), rng.normal(size=size), np.empty(COLUMNS)
+    predict_columns(weights, phi, values)
+    expected = np.zeros(COLUMNS)
+    for j in range(size):
+        expected += phi[j] * weights[j]
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_passes_over_samples_equal_numpy():

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 
 from conebandit.kernels.compile import in_place
-from conebandit.kernels.cone_kernel.constants import BLOCK
+from conebandit.kernels.cone_kernel.constants import BLOCK, N_DRAWS
 from conebandit.kernels.types import Bools, Floats, Ints
 
 Four = tuple[float, float, float, float]
+COLUMNS = N_DRAWS + 1  # of a table of weights: the mean and the draws
 
 
 @in_place
@@ -30,6 +31,51 @@ def add_rows(total: Floats, shares: Floats, rows: Floats) -> None:
         share, row = shares[k], rows[k]
         for i in range(total.size):
             total[i] += share * row[i]
+
+
+@in_place
+def predict_columns(weights: Floats, phi: Floats, values: Floats) -> None:
+    """Write the predictions of all columns of the weights (D, L) at features ``phi`` into ``values`` (L,).
+
+    Each is the sum over features in their order. The number of columns is known to the compiler, and eight rows are
+    added at once: that halves the time, of which decisions spend most here.
+    """
+    for c in range(COLUMNS):
+        values[c] = 0.0
+    whole = phi.size - phi.size % 8
+    for j in range(0, whole, 8):
+        p, q, r, s = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
+        t, u, v, w = weights[j + 4], weights[j + 5], weights[j + 6], weights[j + 7]
+        for i in range(COLUMNS):
+            half = (((values[i] + phi[j] * p[i]) + phi[j + 1] * q[i]) + phi[j + 2] * r[i]) + phi[j + 3] * s[i]
+            values[i] = (((half + phi[j + 4] * t[i]) + phi[j + 5] * u[i]) + phi[j + 6] * v[i]) + phi[j + 7] * w[i]
+    for j in range(whole, phi.size):
+        row = weights[j]
+        for i in range(COLUMNS):
+            values[i] += phi[j] * row[i]
+
+
+@in_place
+def add_transposed(total: Floats, lower: Floats, share: float) -> None:
+    """Add ``share`` times the transpose of a lower triangle; by blocks, so that what is read and written is near."""
+    for first in range(0, lower.shape[0], BLOCK):
+        last = min(first + BLOCK, lower.shape[0])
+        for i in range(last):
+            for j in range(max(first, i), last):
+                total[i, j] += share * lower[j, i]
+
+
+@in_place
+def write_transposed(upper: Floats, lower: Floats) -> None:
+    """Write the transpose of an upper triangle; entries above it are left alone, but for blocks on the diagonal.
+
+    The number of rows is a multiple of four.
+    """
+    for first in range(0, upper.shape[0], BLOCK):
+        for j in range(0, first + BLOCK, BLOCK):
+            for i in range(first, first + BLOCK):
+                for k in range(j, j + BLOCK):
+                    lower[i, k] = upper[k, i]
 
 
 @in_place

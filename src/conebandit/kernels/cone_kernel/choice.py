@@ -217,7 +217,9 @@ def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown
     """
     arms, columns = images.shape[0], images.shape[2]
     least, margins = np.empty((2, columns))
-    resolves, best, any_shown = slack.max() > 0.0, 0, False
+    resolves, best, any_shown = False, 0, False
+    for j in range(slack.size):
+        resolves |= slack[j] > 0.0
     for i in range(arms):
         write_margins(images, slack, units, i, least, margins)
         total = squares = 0.0

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.blocks import add_rows
+from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, MAX_ORDER, MAX_ORDER_OF_ONE
 from conebandit.kernels.cone_kernel.state import State
 from conebandit.kernels.types import Floats, Ints
@@ -54,5 +54,4 @@ def predict(weights: Floats, phi: Floats, values: Floats) -> None:
     """Write the prediction of every column of the weights into ``values`` (K, M, L), in units of the spread."""
     for k in range(weights.shape[0]):
         for m in range(weights.shape[1]):
-            values[k, m, :] = 0.0
-            add_rows(values[k, m], phi, weights[k, m])
+            predict_columns(weights[k, m], phi, values[k, m])

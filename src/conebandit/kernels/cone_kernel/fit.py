@@ -11,9 +11,11 @@ from conebandit.kernels.cone_kernel.blocks import (
     add_products,
     add_rows,
     add_symmetric_row,
+    add_transposed,
     cholesky,
     column,
     invert,
+    write_transposed,
 )
 from conebandit.kernels.cone_kernel.constants import BLOCK
 from conebandit.kernels.cone_kernel.features import highest_order, write_features
@@ -45,7 +47,7 @@ def add_samples(
     dim = data.shape[1] - objectives
     cosines, alone = np.empty(1 + dim * highest_order(dim)), np.empty((1, features))
     queue, waiting = np.empty((arms, BLOCK, features)), np.zeros(arms, dtype=np.int64)
-    columns = np.flatnonzero(fresh)
+    columns = _places(fresh)
     for t in range(first, last):
         k = chosen[t]
         known = 0
@@ -76,6 +78,17 @@ def add_samples(
             add_four_products(gram[k, 0], queue[k])
         else:
             add_products(gram[k, 0], queue[k], waiting[k], fresh, columns)
+
+
+@compiled
+def _places(flags: Bools) -> Ints:
+    """Where flags are set."""
+    found, count = np.empty(flags.size, dtype=np.int64), 0
+    for j in range(flags.size):
+        if flags[j]:
+            found[count] = j
+            count += 1
+    return found[:count]
 
 
 @in_place
@@ -134,56 +147,64 @@ def count_known(data: Floats, chosen: Ints, n: int, counts: Ints) -> None:
 
 @compiled
 def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float) -> Floats:
-    """Inverse of R, upper triangular, with R'R the posterior precision of the weights of one arm and metric.
+    """Inverse of R, upper triangular, and its transpose; R'R is the posterior precision of the weights of one arm.
 
     That is, R'R = (``complete`` + ``partial``) / ``noise`` + diag(1 / ``prior``): the first two are sums of phi phi'
-    over samples of which all metrics, and only some, are known. The result has a multiple of four rows; those beyond
-    the number of features have no meaning.
+    over samples of which all metrics, and only some, are known, in lower triangles; the second one may be empty. The
+    result has a multiple of four rows; those beyond the number of features have no meaning, nor have entries above the
+    diagonal of the transpose.
     """
     features = prior.size
     padded = -(-features // BLOCK) * BLOCK
-    root, inverse = np.zeros((padded, padded)), np.zeros((padded, padded))
+    both = np.zeros((2, padded, padded))
+    inverse, root = both[0], both[1]
+    add_transposed(root, complete, 1.0 / noise)
+    if partial.size:
+        add_transposed(root, partial, 1.0 / noise)
     for j in range(features):
-        for i in range(j + 1):
-            root[i, j] = (complete[j, i] + partial[j, i]) / noise
         root[j, j] += 1.0 / prior[j]
     for j in range(features, padded):
         root[j, j] = 1.0
     cholesky(root)
     invert(root, inverse)
-    return inverse
+    write_transposed(inverse, root)  # it is not needed any more
+    return both
 
 
 @compiled
 def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, variances: Floats) -> None:
-    """Write mean and variances of the weights, given the inverse root of their precision."""
+    """Write mean and variances of the weights, given what :func:`inverse_root` gives."""
     features = cross.size
-    transposed, solved = inverse.T.copy(), np.zeros(features)
+    solved = np.zeros(features)
     mean[:], variances[:] = 0.0, 0.0
     for j in range(features):
-        target, row, rest = cross[j] / noise, inverse[j, j:], solved[j:]
+        target, row, rest = cross[j] / noise, inverse[0, j, j:], solved[j:]
         for i in range(rest.size):
             rest[i] += target * row[i]
     for j in range(features):
+        share, row = solved[j], inverse[1, j]
         for i in range(j + 1):
-            mean[i] += solved[j] * transposed[j, i]
-            variances[i] += transposed[j, i] * transposed[j, i]
+            mean[i] += share * row[i]
+            variances[i] += row[i] * row[i]
 
 
 @compiled
 def covariance(inverse: Floats, cov: Floats) -> None:
-    """Write the covariance of the weights (D, D), given the inverse root of their precision."""
-    transposed, padded = inverse.T.copy(), np.zeros_like(inverse)
+    """Write the covariance of the weights (D, D), given what :func:`inverse_root` gives."""
+    features, padded = cov.shape[0], np.zeros((inverse.shape[1], inverse.shape[2]))
     for first in range(0, padded.shape[0], BLOCK):
-        rows = transposed[first : first + BLOCK]
+        rows = inverse[1, first : first + BLOCK]
         p, q, r, s = rows[0], rows[1], rows[2], rows[3]
         for j in range(0, first + BLOCK, 2):
             one, other = padded[j, : j + 2], padded[j + 1, : j + 2]
             add_four_to_two(one, other, column(rows, j), column(rows, j + 1), p, q, r, s)
-    for j in range(cov.shape[0]):
-        for i in range(j + 1):
-            cov[j, i] = padded[j, i]
-            cov[i, j] = padded[j, i]
+    for first in range(0, features, BLOCK):
+        last = min(first + BLOCK, features)
+        for i in range(last):
+            for j in range(max(first, i), last):
+                value = padded[j, i]
+                cov[j, i] = value
+                cov[i, j] = value
 
 
 @compiled
@@ -192,7 +213,7 @@ def draw_weights(inverse: Floats, mean: Floats, normals: Floats, weights: Floats
     features = mean.size
     for j in range(features):
         weights[j, :] = mean[j]
-        add_rows(weights[j], inverse[j, j:features], normals[j:])
+        add_rows(weights[j], inverse[0, j, j:features], normals[j:])
 
 
 @compiled
@@ -213,21 +234,23 @@ def add_information(cov: Floats, mean: Floats, prior: Floats, precision: Floats,
 @compiled
 def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None:
     """Turn the mean of the weights given a prior of mean 0 into that given a prior of mean ``shared``."""
-    add_rows(mean, shared / prior, cov)
+    shares = np.empty(prior.size)
+    for j in range(prior.size):
+        shares[j] = shared[j] / prior[j]
+    add_rows(mean, shares, cov)
 
 
 @compiled
 def take_off_shared(complete: Floats, partial: Floats, shared: Floats, cross: Floats) -> None:
-    """Take what the ``shared`` weights predict off the sums of features times targets (D,)."""
-    fitted = np.zeros(shared.size)
-    for j in range(shared.size):
-        for gram in (complete, partial):
+    """Take what the ``shared`` weights predict off the sums of features times targets (D,); see inverse_root."""
+    for gram in (complete, partial):
+        for j in range(gram.shape[0]):
+            row, share, left = gram[j], shared[j], 0.0
             for i in range(j):
-                fitted[i] += gram[j, i] * shared[j]
-                fitted[j] += gram[j, i] * shared[i]
-            fitted[j] += gram[j, j] * shared[j]
-    for j in range(shared.size):
-        cross[j] -= fitted[j]
+                left += row[i] * shared[i]
+            for i in range(j + 1):
+                cross[i] -= row[i] * share
+            cross[j] -= left
 
 
 @compiled
@@ -249,4 +272,5 @@ def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats
                     add_symmetric_row(gram[k, 1 + m, j], weights[k, m, j], fitted, j)
             for j in range(features):
                 left[k, m] += fitted[j] * weights[k, m, j]
-    return np.maximum(left, 0.0)
+            left[k, m] = max(left[k, m], 0.0)
+    return left

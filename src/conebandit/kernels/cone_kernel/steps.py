@@ -9,7 +9,7 @@ import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
-from conebandit.kernels.cone_kernel.blocks import add_rows
+from conebandit.kernels.cone_kernel.blocks import add_rows, predict_columns
 from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at, predict
 from conebandit.kernels.cone_kernel.state import (
@@ -41,13 +41,13 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     choice.variances_of_draws(values, variances)
     choice.write_units(state, units)
     few = choice.find_active(state, values, variances, units, active)
-    choice.exact_variances(state, phi, few, np.empty(phi.size), variances)
-    nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
     noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
-    images = choice.perturbed_images(state, values, variances, units, few, noise_key)
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.ones(few.size)
     best = 0
     if few.size > 1:
+        choice.exact_variances(state, phi, few, np.empty(phi.size), variances)
+        nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
+        images = choice.perturbed_images(state, values, variances, units, few, noise_key)
         choice.appraise(images, state.slack, units, judged, shown)
         best = choice.weigh(judged, uncertainty, few, nearby, weights)
     else:
@@ -64,10 +64,21 @@ def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools, c
     """One of the arms with the fewest observations of a metric; all are active and reported."""
     active[:] = True
     reported[:] = True
-    flags, fewest = np.empty(active.size, dtype=np.bool_), counts.min()
+    flags, fewest = np.empty(active.size, dtype=np.bool_), least(counts[0])
+    for k in range(1, flags.size):
+        fewest = min(fewest, least(counts[k]))
     for k in range(flags.size):
-        flags[k] = counts[k].min() == fewest
+        flags[k] = least(counts[k]) == fewest
     return draw(flags, u, chances)
+
+
+@in_place
+def least(numbers: Ints) -> int:
+    """The smallest of some numbers."""
+    found = numbers[0]
+    for i in range(1, numbers.size):
+        found = min(found, numbers[i])
+    return int(found)
 
 
 @compiled
@@ -94,8 +105,10 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
     sample, dim = state.size[OBSERVATIONS], x.size
     if state.size[NEXT_WORK] != NEVER:
         row = state.size[ROWS]
-        state.data[row, :dim] = x
-        state.data[row, dim:] = reward
+        for i in range(dim):
+            state.data[row, i] = x[i]
+        for m in range(reward.size):
+            state.data[row, dim + m] = reward[m]
         state.chosen[row] = arm
         state.size[ROWS] += 1
     state.size[OBSERVATIONS] += 1
@@ -138,17 +151,16 @@ def _update_posterior(
     for j in range(features):
         total += phi[j] * gain[j]
     deviation = math.sqrt(noise)
-    error[:] = 0.0
-    add_rows(error, phi, weights)
+    predict_columns(weights, phi, error)
     error[0] = target - error[0]
     for c in range(1, columns):
         error[c] = target + (deviation if (signs >> np.uint64(c)) & np.uint64(1) else -deviation) - error[c]
     for j in range(features):
-        share = gain[j] / total
+        share, row = gain[j] / total, cov[j]
         for c in range(columns):
             weights[j, c] += share * error[c]
         for i in range(features):
-            cov[j, i] -= share * gain[i]
+            row[i] -= share * gain[i]
 
 
 @in_place

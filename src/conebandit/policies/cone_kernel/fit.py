@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,51 +55,57 @@ class Fitter:
         self._max_features = max_features
         self._seed = seed
         self._job: Job[State] | None = None
-        self._latest: State | None = None  # the state as of the last observation
+        self._caught_up = 0  # how many samples the new model has learned from
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process or a deep copy: without the fit under way, and the sums that it was adding to."""
-        return {**vars(self), "sums": Sums(), "_job": None, "_latest": None}
+        return {**vars(self), "sums": Sums(), "_job": None}
 
-    def go_on(self, state: State) -> State:
-        """After an observation at which a fit is due or under way: the state, with the new model once it is ready."""
-        self._latest, n, began = state, int(state.size[OBSERVATIONS]), int(state.size[FIT_BEGAN])
-        installments = 1
+    def go_on(self, state: State, *, at_once: bool) -> State:
+        """After an observation at which a fit is due or under way: the state, with the new model once it is due.
+
+        ``at_once``: do not wait for later observations with the work, only with its result. Then nothing is left to do
+        until the new model is due.
+        """
+        n = int(state.size[OBSERVATIONS])
+        began, budget = int(state.size[FIT_BEGAN]) or n, self._budget(state)
         if self._job is None:
-            began = began or n
-            installments += n - began
-            self._job = Job(self.refit(_as_of(state, began)))
-        found = self._job.advance(installments * self._budget(state))
-        if found is not None:
-            self._job = self._latest = None
-            return self._next(found, state)
+            self._job, self._caught_up = Job(self.fit(_as_of(state, began))), began
+        paid, next_work = (n - began + 1) * budget, n + 1
+        fitted = self._job.advance(math.inf if at_once else paid)
+        if fitted is not None:
+            of_update = _cost_of_update(fitted, len(fitted.orders))
+            # With the fit paid for, and an update for each sample since. More is paid than an update costs.
+            due = began + max((self._job.spent - of_update) // (budget - of_update), 0)
+            if n >= due:
+                self._catch_up(fitted, state, n)
+                self._job = None
+                return self._next(fitted, state)
+            self._catch_up(fitted, state, min(n, began + (paid - self._job.spent) // of_update))
+            next_work = due if at_once else next_work
         size = state.size.copy()
-        size[FIT_BEGAN], size[NEXT_WORK] = began, n + 1
+        size[FIT_BEGAN], size[NEXT_WORK] = began, next_work
         return state._replace(size=size)
 
-    def refit(self, state: State) -> Work[State]:
-        """The state with a new model, which has learned from all samples up to the latest."""
-        n, fitted = int(state.size[OBSERVATIONS]), (yield from self.fit(state))
+    def _catch_up(self, fitted: State, state: State, n: int) -> None:
+        """Let the new model learn from samples up to number ``n``."""
         dim = state.orders.shape[1]
-        while self._latest is not None and n < self._latest.size[ROWS]:
-            row = self._latest.data[n]
-            update(fitted, n, row[:dim], int(self._latest.chosen[n]), row[dim:])
-            n += 1
-            yield _cost_of_update(fitted, len(fitted.orders))
-        return fitted
+        for i in range(self._caught_up, n):
+            update(fitted, i, state.data[i, :dim], int(state.chosen[i]), state.data[i, dim:])
+        self._caught_up = max(self._caught_up, n)
 
     def fit(self, state: State) -> Work[State]:
         """The state with a model fitted to all samples; iterates on the prior until it has settled."""
         state = yield from standardise(state)
         state = yield from self._choose_features(state)
-        for _ in range(MAX_PRIOR_STEPS):
-            before, totals = state, (yield from self.sums.over_all(state))
+        for step in range(MAX_PRIOR_STEPS):
+            before, totals = state, (yield from self.sums.over_all(state, again=step > 0))
             found = yield from posterior(state, totals)
             state = yield from learn_prior(state, found, totals, self._density)
             state = yield from self._choose_features(state)
             if is_settled(before, state):
                 break
-        totals = yield from self.sums.over_all(state)
+        totals = yield from self.sums.over_all(state, again=True)
         return (yield from fit_weights(state, totals, self._seed))
 
     def _budget(self, state: State) -> int:

@@ -127,6 +127,7 @@ class ConeKernel(CompiledPolicy):
         self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore, resolution=resolution)
         self._resolves = False  # the kernels report at the resolution themselves
+        self._in_chunk = False
         self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed))
 
     @property
@@ -165,7 +166,19 @@ class ConeKernel(CompiledPolicy):
     def _settle(self) -> None:
         """Begin or go on with a fit of the model if it is time."""
         if self._state.size[OBSERVATIONS] >= self._state.size[NEXT_WORK]:
-            self._state = self._fitter.go_on(self._state)
+            self._state = self._fitter.go_on(self._state, at_once=self._in_chunk)
+
+    def run_chunk(
+        self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+        """As for every policy. Nobody waits for a single round, so a fit is done at once; it counts when it is due."""
+        self._in_chunk = True
+        try:
+            return super().run_chunk(contexts, outcomes, keys)
+        finally:
+            self._in_chunk = False
+            if self._state.size[FIT_BEGAN]:
+                self._state.size[NEXT_WORK] = self._state.size[OBSERVATIONS] + 1  # as after single observations
 
     def _with(self, arrays: storage.Arrays) -> Self:
         policy, began = super()._with(arrays), int(arrays["size"][FIT_BEGAN])

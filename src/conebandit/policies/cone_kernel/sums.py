@@ -15,6 +15,8 @@ from conebandit.policies.cone_kernel.work import Work
 from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
 
+_NONE = np.empty((0, 0))
+
 
 class Totals(NamedTuple):
     """Sums over all samples, rewards y in units of their spread, from their centre.
@@ -34,15 +36,15 @@ class Totals(NamedTuple):
     squares: FloatArray
 
     def partial(self, k: int, m: int) -> FloatArray:
-        """Sums of phi phi' over samples of arm k of which metric m is known, but not all metrics."""
-        return self.gram[k, 1 + m] if self.gram.shape[1] > 1 else np.zeros_like(self.gram[k, 0])
+        """Sums of phi phi' over samples of arm k of which metric m, but not all metrics, is known; empty if none is."""
+        return self.gram[k, 1 + m] if self.gram.shape[1] > 1 else _NONE
 
 
 class Sums:
     """Sums of products of features, and of features times rewards, over the samples that were added so far.
 
     Not part of a policy's state: a new one adds up the same sums from all samples, in the same order, bit for bit, and
-    counts the same cost.
+    counts the same cost. What counts as known are only sums that the same fit has added up before.
     """
 
     def __init__(self) -> None:
@@ -50,8 +52,8 @@ class Sums:
         self._parts: NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)  # the features
         self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``add_samples``
 
-    def over_all(self, state: State) -> Work[Totals]:
-        """Sums over all samples; only what is new is added up."""
+    def over_all(self, state: State, *, again: bool = False) -> Work[Totals]:
+        """Sums over all samples; only what is new is added up. ``again`` if the same fit has asked before."""
         n, (arms, metrics, size, _) = int(state.size[OBSERVATIONS]), state.weights.shape
         centre, spread, origin = state.scales[CENTRE], state.scales[SPREAD], np.zeros(metrics)
         first_known(state.data, n, origin)  # near the centre, and it never changes
@@ -61,15 +63,10 @@ class Sums:
             yield COST_OF_A_FUNCTION * metrics * len(rows)
         parts_of_gram = 1 + metrics if partial else 1
         fresh = yield from self._change_features(state, parts_of_gram)
-        for_a_sample = size**2 * parts_of_gram + metrics * size + state.data.shape[1] * size
-        block = max(UNIT // for_a_sample, 1)
-        seen, every = self.seen, np.ones(size, dtype=np.bool_)
-        for first in range(0, n, block):
-            last = min(first + block, n)
-            if fresh.any():
-                self._add(state, first, min(last, seen), fresh, origin)
-            self._add(state, max(first, seen), last, every, origin)
-            yield (last - first) * for_a_sample
+        kept = int((~fresh).sum()) if again else 0
+        if kept < size:
+            for_a_sample = (size**2 - kept**2) * parts_of_gram + (metrics + state.data.shape[1]) * size
+            yield from self._add_all(state, fresh, origin, for_a_sample)
         self.seen = n
         ones = self._gram[:, :1, :, 0]  # feature 0 is the constant
         if parts_of_gram > 1:
@@ -106,9 +103,20 @@ class Sums:
         self._parts, self._gram, self._cross = state.parts, gram, cross
         return fresh
 
-    def _add(self, state: State, first: int, last: int, fresh: NDArray[np.bool_], origin: FloatArray) -> None:
-        """Add samples ``first``, ..., ``last`` - 1 to the sums of ``fresh`` features."""
-        add_samples(state.parts, state.data, state.chosen, first, last, fresh, origin, self._gram, self._cross)
+    def _add_all(self, state: State, fresh: NDArray[np.bool_], origin: FloatArray, for_a_sample: int) -> Work[None]:
+        """Add all samples to the sums of ``fresh`` features, and those that were not seen yet to the others as well."""
+        n, seen, block = int(state.size[OBSERVATIONS]), self.seen, max(UNIT // for_a_sample, 1)
+        known = seen
+        if fresh.any():
+            known = 0
+        else:
+            yield seen * for_a_sample  # nothing to do, but it counts
+        for flags, start, end in ((fresh, known, seen), (np.ones_like(fresh), seen, n)):
+            for first in range(start, end, block):
+                last = min(first + block, end)
+                samples = state.parts, state.data, state.chosen, first, last
+                add_samples(*samples, flags, origin, self._gram, self._cross)
+                yield (last - first) * for_a_sample
 
 
 def _blocks(state: State, for_a_sample: int) -> Iterator[tuple[FloatArray, NDArray[np.int64]]]:

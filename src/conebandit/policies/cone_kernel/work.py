@@ -16,6 +16,13 @@ Work = Generator[int, None, Result]
 class Job(Generic[Result]):
     """Work that is done in installments.
 
+    Attributes
+    ----------
+    spent
+        What all units so far cost.
+    result
+        None until the work is done.
+
     Examples
     --------
     >>> def count():
@@ -23,24 +30,23 @@ class Job(Generic[Result]):
     ...         yield 10
     ...     return "done"
     >>> job = Job(count())
-    >>> job.advance(15), job.advance(10), job.advance(10)       # two units, none that is not paid for, the last one
+    >>> job.advance(15), job.advance(20), job.advance(35)       # two units, none that is not paid for, the last one
     (None, None, 'done')
     """
 
     def __init__(self, work: Work[Result]) -> None:
         self._work = work
-        self._balance = 0
+        self.spent = 0
+        self.result: Result | None = None
 
-    def advance(self, budget: int) -> Result | None:
-        """Go on until the budget is spent; what remains or is missing counts the next time. The result at the end."""
-        self._balance += budget
-        while self._balance > 0:
+    def advance(self, paid: float) -> Result | None:
+        """Go on until as much as was ``paid`` since the beginning is spent; the result at the end."""
+        while self.result is None and self.spent < paid:
             try:
-                self._balance -= next(self._work)
+                self.spent += next(self._work)
             except StopIteration as end:
-                result: Result = end.value
-                return result
-        return None
+                self.result = end.value
+        return self.result
 
 
 def in_one_go(work: Work[Result]) -> Result:
