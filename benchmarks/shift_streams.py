@@ -2,6 +2,7 @@
 
     python benchmarks/shift_streams.py                         (everything: a few hours)
     python benchmarks/shift_streams.py --part "alarms weekly"  (one part; rows of the others are kept as they were)
+    python benchmarks/shift_streams.py --part "alarms weekly" --way block=700   (one row)
     python benchmarks/shift_streams.py --seed 1 --streams 50   (other, fewer streams, only printed: to try something)
 
 *Alarms*: streams of 100,000 contexts in three coordinates whose law does not change, alpha 0.01. Autoregressive
@@ -88,33 +89,42 @@ PARTS = (*(f"alarms {kind}" for kind in KINDS), *(f"delays {kind}" for kind in K
 def main() -> None:
     parser = argparse.ArgumentParser(description="The shift monitor on streams of dependent contexts.")
     parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--way", help="one of the ways of a part")
     parser.add_argument("--seed", type=int, default=0, help="of the streams; results are kept only for 0")
     parser.add_argument("--streams", type=int, help="how many, for all parts; results are then not kept")
     options = parser.parse_args()
     parts = [options.part] if options.part else list(PARTS)
-    rows = [row for part in parts for row in measure(part, options.seed, options.streams)]
+    rows = [row for part in parts for row in measure(part, options.way, options.seed, options.streams)]
     file = RESULTS.with_suffix(".json")
     kept = json.loads(file.read_text())["rows"] if file.exists() else []
-    rows += [row for row in kept if row["part"] not in parts]
+    measured = {(row["part"], row["way"]) for row in rows}
+    rows += [row for row in kept if (row["part"], row["way"]) not in measured]
     report = Report(
         title="Shift: the monitor on streams of dependent contexts, and on pairs of coordinates",
         command="python benchmarks/shift_streams.py",
         versions=versions("conebandit", "numba"),
         machine=machine(),
     )
-    for row in sorted(rows, key=lambda row: PARTS.index(row["part"])):
+    for row in sorted(rows, key=place):
         report.add(**row)
     report.show()
     if options.seed == 0 and options.streams is None:
         report.write(RESULTS)
 
 
-def measure(part: str, seed: int, streams: int | None) -> list[dict[str, Any]]:
-    """The rows of a part."""
+def place(row: dict[str, Any]) -> tuple[int, int]:
+    """Where a row belongs in the table."""
+    ways = list(WAYS.get(row["part"].partition(" ")[2], ()))
+    return PARTS.index(row["part"]), ways.index(row["way"]) if ways else 0
+
+
+def measure(part: str, only: str | None, seed: int, streams: int | None) -> list[dict[str, Any]]:
+    """The rows of a part, or one of them."""
     what, _, kind = part.partition(" ")
     if what == "pairs":
         return [{"part": part} | pairs(float(kind), seed, streams or FEWER)]
     ways = WAYS[kind] if what == "alarms" else {name: way for name, way in WAYS[kind].items() if way}
+    ways = {name: way for name, way in ways.items() if only in (None, name)}
     moved = MOVED if what == "delays" else 0.0
     first: dict[str, list[int]] = {way: [] for way in ways}
     for stream in range(streams or (FEWER if moved else STREAMS)):

@@ -84,7 +84,7 @@ class Experiment:
         check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
         policy = _policy(given.get("policy", {}))
         _check_settings(policy)
-        name = policy.pop("name", "ConeTree")  # for good: logs have declarations without a name
+        name = policy.pop("name", "ConeTree")
         if not isinstance(name, str):
             raise InvalidError(f"policy.name must be a string; got {entries.short(name)}.")
         if name == "ConeTree":

@@ -6,32 +6,32 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.entries import MAX_WORDS
 from conebandit.experiment.errors import InvalidError
 from conebandit.policies.compiled import CompiledPolicy
-from conebandit.policies.default import default_kind
+from conebandit.policies.default import default_name
 from conebandit.policies.load import load_policy
 from conebandit.policies.registry import find_policy, policy_names
 
 Served = CompiledPolicy
 
-__all__ = ["Served", "load_policy", "make_policy", "policy_names", "with_named_policy"]
+__all__ = ["Served", "load_policy", "make_policy", "policy_names", "with_policy"]
 
 
-def with_named_policy(experiment: Experiment) -> Experiment:
-    """The experiment as it is to be begun: if it names no policy, with the name of the library's default.
+def with_policy(experiment: Experiment) -> Experiment:
+    """The same experiment with the name of its policy declared: that of ``default_policy`` if there was none.
 
-    The name is written into the log, so that the experiment stays what it was when the default is another one some
-    day. In a log, a declaration without a name is from the time when the default was ``ConeTree``.
+    The service begins experiments with it, so that the name is in the log, and the experiment stays what it was when
+    the default is another one some day. In a log, no name means ``ConeTree``, which was the default at first.
 
     Examples
     --------
     >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}]})
-    >>> experiment.policy, with_named_policy(experiment).policy
+    >>> experiment.policy, with_policy(experiment).policy
     ('ConeTree', 'ConeKernel')
     """
     given = experiment.declaration.get("policy", {})
     if isinstance(given, str) or "name" in given:
         return experiment
-    kind = default_kind(len(experiment.arms), len(experiment.metrics))
-    return Experiment.from_dict({**experiment.declaration, "policy": {"name": kind.__name__, **given}})
+    named = {"name": default_name(len(experiment.arms), len(experiment.metrics)), **given}
+    return Experiment.from_dict({**experiment.declaration, "policy": named})
 
 
 def make_policy(experiment: Experiment, n_arms: int) -> Served:

@@ -15,17 +15,6 @@ from conebandit.validate.arguments import as_count
 MAX_MODELS = 1000
 
 
-def default_kind(n_arms: int, n_objectives: int) -> type[ConeKernel] | type[ConeTree]:
-    """The class of :func:`default_policy`; ``ConeTree`` is to be taken with its preset ``"adaptive"``.
-
-    Examples
-    --------
-    >>> default_kind(n_arms=10, n_objectives=2).__name__, default_kind(n_arms=400, n_objectives=3).__name__
-    ('ConeKernel', 'ConeTree')
-    """
-    return ConeKernel if n_arms * n_objectives <= MAX_MODELS else ConeTree
-
-
 def default_policy(
     n_arms: int,
     cone: Cone,
@@ -54,8 +43,18 @@ def default_policy(
     >>> type(policy).__name__
     'ConeKernel'
     """
-    kind = default_kind(as_count(n_arms, "n_arms"), as_cone(cone).dim)
     common: dict[str, Any] = {"seed": seed, "bounds": bounds, "explore": explore, "resolution": resolution}
-    if kind is ConeKernel:
+    if default_name(as_count(n_arms, "n_arms"), as_cone(cone).dim) == "ConeKernel":
         return ConeKernel(n_arms, cone, context_dim, **common)
     return ConeTree(n_arms, cone, context_dim, preset="adaptive", **common)
+
+
+def default_name(n_arms: int, n_objectives: int) -> str:
+    """Name of the policy that we recommend for this many arms and metrics.
+
+    Examples
+    --------
+    >>> default_name(10, 2), default_name(600, 2)
+    ('ConeKernel', 'ConeTree')
+    """
+    return "ConeKernel" if n_arms * n_objectives <= MAX_MODELS else "ConeTree"

@@ -10,7 +10,7 @@ from typing import Any
 from conebandit._version import __version__
 from conebandit.experiment.declaration import MAX_ARMS, Experiment, as_arm_name, as_mode, check_estimates
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.policy import Served, with_named_policy
+from conebandit.experiment.policy import Served, with_policy
 from conebandit.policies.base import Front
 from conebandit.policies.cone_kernel import Beaten
 from conebandit.service.engine.transaction import Transaction
@@ -72,7 +72,7 @@ class Turn:
 
     def create(self, experiment: Experiment) -> Description:
         """Begin an experiment, with the default policy if it names none; the same declaration again is a no-op."""
-        named = with_named_policy(experiment)
+        named = with_policy(experiment)
         state = State(named, named.arms)  # refuses settings that do not fit
         if not self.transaction.begin(state):
             known = self.transaction.state(experiment.id).experiment.declaration

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.policy import make_policy, with_named_policy
+from conebandit.experiment.policy import make_policy, with_policy
 from conebandit.service.engine.turn import Turn
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
@@ -52,5 +52,5 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
 def _checked(declaration: dict[str, Any]) -> Experiment:
     """What is declared. The slow checks are made here, in a thread, so that no decision waits for them."""
     experiment = Experiment.from_dict(declaration)
-    make_policy(with_named_policy(experiment), len(experiment.arms))
+    make_policy(with_policy(experiment), len(experiment.arms))
     return experiment
