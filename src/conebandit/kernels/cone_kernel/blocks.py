@@ -42,13 +42,14 @@ def predict_columns(weights: Floats, phi: Floats, values: Floats) -> None:
     """
     for c in range(COLUMNS):
         values[c] = 0.0
-    whole = phi.size - phi.size % 8
-    for j in range(0, whole, 8):
+    whole = phi.size - phi.size % (2 * BLOCK)
+    for j in range(0, whole, 2 * BLOCK):
+        k = j + BLOCK
         p, q, r, s = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        t, u, v, w = weights[j + 4], weights[j + 5], weights[j + 6], weights[j + 7]
+        t, u, v, w = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
         for i in range(COLUMNS):
             half = (((values[i] + phi[j] * p[i]) + phi[j + 1] * q[i]) + phi[j + 2] * r[i]) + phi[j + 3] * s[i]
-            values[i] = (((half + phi[j + 4] * t[i]) + phi[j + 5] * u[i]) + phi[j + 6] * v[i]) + phi[j + 7] * w[i]
+            values[i] = (((half + phi[k] * t[i]) + phi[k + 1] * u[i]) + phi[k + 2] * v[i]) + phi[k + 3] * w[i]
     for j in range(whole, phi.size):
         row = weights[j]
         for i in range(COLUMNS):
