@@ -35,14 +35,16 @@ for world in (cb.environments.paper(n_arms=5), cb.environments.paper(n_arms=3, c
         learner.explain([0.5]), learner.front([0.5]), learner.fronts([[0.5], [0.75]])
 cb.default_policy(3, narrow, 2, explore=0.2).decide([0.5, 0.5], 1)
 cb.gap(np.ones((3, 2)), np.full((2, 2), 2.0), narrow)
-contexts = np.random.default_rng(1).normal(size=(3000, 3)) + np.sin(np.arange(3000) / 50)[:, None]
+contexts = np.random.default_rng(1).normal(size=(3000, 3)) + np.sin(np.arange(3000) / 4)[:, None]
 for way in ({}, {"block": 20}, {"block": "auto"}, {"block": "manual"}, {"pairs": False}):
     monitor = cb.ShiftMonitor(3, **way)
     for part in np.split(contexts, 30):
         monitor.update_many(part)
         if way.get("block") == "manual":
             monitor.end_block()
-    monitor.update([0.0, 0.0, 0.0]), monitor.snapshot()
+    monitor.update([0.0, 0.0, 0.0])
+    if not way:
+        monitor.snapshot()
 declaration = {"id": "e", "arms": ["a", "b", "c"], "metrics": [{"name": "m"}, {"name": "n"}]}
 declaration["context"] = [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}]
 with tempfile.TemporaryDirectory() as folder:

@@ -33,6 +33,7 @@ def run(tmp_path):
             {"name": "ConeTree"},
         ),
         ({"policy": "ParetoUCB1"}, "ParetoUCB1"),
+        ({"policy": {"preset": "sound"}}, {"preset": "sound"}),  # a setting of the tree, as ever
         ({"policy": {"name": "ConeTree"}}, {"name": "ConeTree"}),
     ],
 )

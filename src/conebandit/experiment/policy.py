@@ -12,6 +12,8 @@ from conebandit.policies.registry import find_policy, policy_names
 
 Served = CompiledPolicy
 
+SHARED_SETTINGS = {"explore", "resolution"}  # those of every policy
+
 __all__ = ["Served", "load_policy", "make_policy", "policy_names", "with_policy"]
 
 
@@ -19,7 +21,8 @@ def with_policy(experiment: Experiment) -> Experiment:
     """The same experiment with the name of its policy declared: that of ``default_policy`` if there was none.
 
     The service begins experiments with it, so that the name is in the log, and the experiment stays what it was when
-    the default is another one some day. In a log, no name means ``ConeTree``, which was the default at first.
+    the default is another one some day. In a log, no name means ``ConeTree``, which was the default at first; so do
+    settings without a name that not every policy has.
 
     Examples
     --------
@@ -28,7 +31,7 @@ def with_policy(experiment: Experiment) -> Experiment:
     ('ConeTree', 'ConeKernel')
     """
     given = experiment.declaration.get("policy", {})
-    if isinstance(given, str) or "name" in given:
+    if isinstance(given, str) or not given.keys() <= SHARED_SETTINGS:  # a name, or settings of the tree
         return experiment
     named = {"name": default_name(len(experiment.arms), len(experiment.metrics)), **given}
     return Experiment.from_dict({**experiment.declaration, "policy": named})
