@@ -129,7 +129,7 @@ def in_common(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
 
 
 def doses(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
-    """Efficacy and safety by Hill curves whose middles depend on the context."""
+    """Efficacy and safety by Hill curves whose middles depend on the context; who is harmed does not respond."""
     amount = np.linspace(0.05, 1.0, arms)
     middle, slope, effect = rng.uniform(0.2, 0.8), rng.uniform(1.5, 4.0), 0.5 * rng.normal(size=dim)
     harm_middle, harm_slope, harm = rng.uniform(0.6, 1.2), rng.uniform(2.0, 5.0), 0.6 * rng.normal(size=dim)
@@ -140,7 +140,7 @@ def doses(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
         harm_half = harm_middle * np.exp((x - 0.5) @ harm)[:, None]
         good = base + 0.95 * top * amount**slope / (amount**slope + half**slope)
         bad = 0.9 * amount**harm_slope / (amount**harm_slope + harm_half**harm_slope)
-        return np.clip(np.stack([good, 1.0 - bad], axis=2), 0.01, 0.999)
+        return np.clip(np.stack([good * (1.0 - bad), 1.0 - bad], axis=2), 0.01, 0.999)
 
     return means
 
