@@ -236,3 +236,57 @@ def test_answers_that_are_no_arms_are_refused(arm, front, says):
 
     with pytest.raises(ValueError, match=says):
         cb.simulate(Stranger(), cb.environments.paper(n_arms=3), 10)
+
+
+# ---- replay ---------------------------------------------------------------------------------------------------------
+
+
+def randomised(n=3000, seed=0, shares=(1 / 3, 1 / 3, 1 / 3)):
+    """Contexts, arms by lot, rewards, propensities."""
+    rng = np.random.default_rng(seed)
+    x, arms = rng.random((n, 1)), rng.choice(3, size=n, p=shares)
+    rewards = np.column_stack([arms + x[:, 0], 2.0 - arms]) + rng.normal(0, 0.1, (n, 2))
+    return x, arms, rewards, np.array(shares)[arms]
+
+
+def test_replay_learns_from_the_rows_where_it_names_the_arm_that_was_given():
+    x, arms, rewards, _ = randomised(400)
+    policy = cb.ParetoUCB1(n_arms=3, cone=cb.Cone.orthant(2), context_dim=1, seed=5)
+    played = cb.replay(policy, x, arms, rewards, shuffle=False, seed=2)
+    twin, kept = policy.copy(), []
+    for row in range(400):
+        if twin.decide(x[row], key=row + (2 << 32)).arm == arms[row]:
+            twin.observe(x[row], arms[row], rewards[row])
+            kept.append(row)
+    assert played.rows.tolist() == kept
+    np.testing.assert_array_equal(played.rewards, rewards[kept])
+    assert played.policy.decide([0.5], 1).arm == twin.decide([0.5], 1).arm
+    assert policy.decide([0.5], 1).probabilities.tolist() == [1 / 3] * 3  # unchanged
+    again = cb.replay(policy, x, arms, rewards, seed=2)
+    assert again.rows.tolist() != kept
+    assert again.rows.tolist() == cb.replay(policy, x, arms, rewards, seed=2).rows.tolist()
+
+
+def test_replay_of_unequal_lots_is_fair_to_all_arms():
+    x, arms, rewards, propensities = randomised(6000, shares=(0.6, 0.3, 0.1))
+    policy = cb.RandomArm(n_arms=3, cone=cb.Cone.orthant(2), context_dim=1)
+    counts = np.bincount(arms[cb.replay(policy, x, arms, rewards, propensities=propensities).rows], minlength=3)
+    # About 200 of each; five standard deviations are 71, which a right one exceeds with probability below 2e-6.
+    assert (np.abs(counts - 200) < 71).all()
+
+
+def test_replay_refuses():
+    x, arms, rewards, propensities = randomised(50)
+    policy = cb.RandomArm(n_arms=3, cone=cb.Cone.orthant(2), context_dim=1)
+    with pytest.raises(ValueError, match="contexts must have shape"):
+        cb.replay(policy, x[:-1], arms, rewards)
+    with pytest.raises(ValueError, match="arm must be an integer from 0 to 2"):
+        cb.replay(policy, x, arms + 1, rewards)
+    with pytest.raises(ValueError, match="rewards must have shape"):
+        cb.replay(policy, x, arms, rewards[:, :1])
+    with pytest.raises(ValueError, match="arms must have shape"):
+        cb.replay(policy, x, 1, rewards)
+    with pytest.raises(ValueError, match="propensities must lie above 0"):
+        cb.replay(policy, x, arms, rewards, propensities=propensities * 0)
+    with pytest.raises(ValueError, match="contexts must have shape"):
+        cb.replay(policy, x[:0], [], rewards[:0])

@@ -41,7 +41,7 @@ from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
 from conebandit.service.client import Assignment, Client, ClientError, Receipt
-from conebandit.simulate import Run, simulate, simulate_many
+from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
 from conebandit.validate.storage import PolicyFileError
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "Question",
     "RandomArm",
     "Receipt",
+    "Replay",
     "Rho",
     "RhoCurve",
     "Run",
@@ -102,6 +103,7 @@ __all__ = [
     "margin",
     "margin_from_log",
     "pareto_mask",
+    "replay",
     "rho",
     "rho_curve",
     "rho_tree",

@@ -17,7 +17,7 @@ from conebandit.policies.base import Policy
 from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES, regret_series
 from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer, as_resolution
-from conebandit.validate.arrays import FloatArray
+from conebandit.validate.arrays import FloatArray, as_floats
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
 CHUNK = 4000
@@ -262,3 +262,104 @@ def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0
         if mine != theirs:
             raise ValueError(f"policy has {name} = {mine}, but the environment has {theirs}; they must agree.")
     return rounds
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a policy did on randomised data.
+
+    Attributes
+    ----------
+    policy
+        The policy as it was at the end; the one handed to :func:`replay` is unchanged.
+    rows
+        Shape (kept,), numbers of the rows that counted, in the order in which they came.
+    rewards
+        Shape (kept, M), their rewards.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> data = [[0.2], [0.6], [0.9]], [0, 1, 0], [[0.5], [0.7], [0.4]]
+    >>> played = cb.replay(cb.RandomArm(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1), *data)
+    >>> played.rewards.shape == (len(played.rows), 1)
+    True
+    """
+
+    policy: Policy
+    rows: NDArray[np.intp]
+    rewards: FloatArray
+
+
+def replay(
+    policy: Policy,
+    contexts: ArrayLike,
+    arms: ArrayLike,
+    rewards: ArrayLike,
+    *,
+    propensities: ArrayLike | None = None,
+    shuffle: bool = True,
+    seed: int = 0,
+) -> Replay:
+    """Let a policy decide and learn on randomised data, where only the outcome of the arm that was given is known.
+
+    Row by row the policy is asked. Where it names the arm that was given, the row counts and the policy learns from it;
+    other rows are passed over as if they had not come (Li et al. 2011). Rewards that counted are distributed as if the
+    policy had been in charge. That holds if arms were equally likely; with ``propensities`` rows of likelier arms are
+    left out at random until they are. An arm that was never given in some contexts cannot be judged there.
+
+    Parameters
+    ----------
+    policy
+        It is copied; the copy learns.
+    contexts, arms, rewards
+        Shapes (n, d), (n,), (n, M): the data.
+    propensities
+        Shape (n,), with what probability each row got its arm; by default the same for all arms.
+    shuffle
+        Whether rows come in random order; otherwise as they stand.
+    seed
+        Of the order, of rows left out, and of the keys of decisions.
+
+    Examples
+    --------
+    >>> import numpy as np, conebandit as cb
+    >>> rng = np.random.default_rng(0)
+    >>> x, arms = rng.random((400, 1)), rng.integers(2, size=400)
+    >>> rewards = np.column_stack([arms + rng.random(400)])
+    >>> policy = cb.ParetoUCB1(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> played = cb.replay(policy, x, arms, rewards)
+    >>> bool(played.rewards.mean() > rewards.mean())
+    True
+    """
+    x, given, y, chances = _logged(policy, contexts, arms, rewards, propensities)
+    learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
+    rng = np.random.default_rng(as_integer(seed, "seed", least=0))
+    order = rng.permutation(len(x)) if shuffle else np.arange(len(x))
+    offered = order[rng.random(len(x)) * chances[order] < chances.min()]
+    kept = []
+    for row in offered.tolist():
+        if learner.decide(x[row], key=row + (seed % 2**32 << 32)).arm == given[row]:
+            learner.observe(x[row], int(given[row]), y[row])
+            kept.append(row)
+    rows = np.array(kept, dtype=np.intp)
+    return Replay(learner, rows, y[rows])
+
+
+def _logged(
+    policy: Policy, contexts: ArrayLike, arms: ArrayLike, rewards: ArrayLike, propensities: ArrayLike | None
+) -> tuple[FloatArray, NDArray[np.int64], FloatArray, FloatArray]:
+    """Data to replay as arrays, checked."""
+    x, y = as_floats(contexts, "contexts"), as_floats(rewards, "rewards")
+    if np.ndim(arms) != 1:
+        raise ValueError(f"arms must have shape (n,), one for each row; got shape {np.shape(arms)}.")
+    given = np.array([as_arm(arm, policy.n_arms) for arm in np.asarray(arms).tolist()], dtype=np.int64)
+    chances = np.ones(len(given)) if propensities is None else as_floats(propensities, "propensities")
+    shapes = {"contexts": (len(given), policy.context_dim), "rewards": (len(given), policy.n_objectives)}
+    for name, array in (("contexts", x), ("rewards", y), ("propensities", chances)):
+        wanted = shapes.get(name, (len(given),))
+        if array.shape != wanted or not len(given):
+            raise ValueError(f"{name} must have shape {wanted}, a row for each of the arms; got {array.shape}.")
+    if not ((chances > 0.0) & (chances <= 1.0)).all():
+        raise ValueError("propensities must lie above 0 and be at most 1: an arm that was given had a chance.")
+    return x, given, y, chances

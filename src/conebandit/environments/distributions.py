@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -209,6 +209,20 @@ def empirical(rows: ArrayLike, bounds: ArrayLike | None = None) -> Empirical:
     if not inside or (table < box[:, 0]).any() or (table > box[:, 1]).any():
         raise ValueError(f"bounds must have shape ({dim}, 2) and contain all rows; got {box.tolist()}.")
     return Empirical(table, box)
+
+
+def as_labels(values: ArrayLike, name: str, n: int) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Labels of n rows, numbers or text: the different ones, sorted, and for each row the position of its label."""
+    array = np.asarray(values)
+    if array.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), a label for each row; got shape {array.shape}.")
+    try:
+        labels, which = np.unique(array, return_inverse=True)
+    except TypeError:
+        raise TypeError(f"{name} must be labels of one type without gaps: all numbers or all text.") from None
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(f"{name} must not be nan; leave such rows out.")
+    return labels, which
 
 
 # ---- several laws ---------------------------------------------------------------------------------------------------

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from conebandit.environments.distributions import (
     Distribution,
     Empirical,
     Mixture,
+    as_labels,
     beta,
     empirical,
     exponential,
@@ -43,6 +45,8 @@ __all__ = [
     "Mixture",
     "Schedule",
     "beta",
+    "by_column",
+    "by_group",
     "change_point",
     "empirical",
     "exponential",
@@ -139,6 +143,66 @@ def recurring(laws: Sequence[Distribution], period: int) -> Schedule:
     length = as_count(period, "period")
     eye = np.eye(len(laws))
     return Schedule(_of_one_dim(laws), lambda t: eye[(t // length) % len(laws)])
+
+
+def by_group(
+    contexts: ArrayLike, groups: ArrayLike, at: Sequence[int], *, phases: Sequence[Any] | None = None
+) -> Schedule:
+    """Rows of a table, group after group: site to site.
+
+    Parameters
+    ----------
+    contexts
+        Shape (n, d).
+    groups
+        Shape (n,), a label for each row.
+    at
+        The rounds at which each phase but the first begins.
+    phases
+        Which groups come, one after the other: labels, or lists of labels. By default each in turn, in sorted order.
+
+    Examples
+    --------
+    >>> schedule = by_group([[0.1], [0.2], [0.8], [0.9]], ["b", "b", "a", "a"], at=[100], phases=["b", "a"])
+    >>> bool((schedule.sample(np.random.default_rng(0), 100) < 0.5).all())
+    True
+    """
+    table = empirical(contexts).rows
+    labels, which = as_labels(groups, "groups", len(table))
+    wanted = [[label] for label in labels.tolist()] if phases is None else [_as_list(phase) for phase in phases]
+    for phase in wanted:
+        if not phase or not set(phase) <= set(labels.tolist()):
+            raise ValueError(f"phases must name groups of rows, which are {labels.tolist()}; got {phase}.")
+    return _one_after_the_other(table, [np.isin(labels[which], phase) for phase in wanted], at)
+
+
+def by_column(contexts: ArrayLike, column: int, at: Sequence[int]) -> Schedule:
+    """Rows of a table, those with the smallest values of a column first: the young first.
+
+    Parts are of equal size, one more than there are entries of ``at``; ties are broken by the order of the rows.
+
+    Examples
+    --------
+    >>> schedule = by_column([[70.0], [20.0], [30.0], [60.0]], 0, at=[100])
+    >>> sorted(set(schedule.sample(np.random.default_rng(0), 100)[:, 0].tolist()))
+    [20.0, 30.0]
+    """
+    table = empirical(contexts).rows
+    place = as_integer(column, "column", least=0, most=table.shape[1] - 1)
+    order = np.argsort(table[:, place], kind="stable")
+    parts = [part for part in np.array_split(order, len(at) + 1) if len(part)]
+    return _one_after_the_other(table, parts, at)
+
+
+def _one_after_the_other(table: FloatArray, parts: Sequence[NDArray[Any]], at: Sequence[int]) -> Schedule:
+    """A phase for each selection of rows, on the box of the whole table."""
+    bounds = empirical(table).bounds
+    return shifts([empirical(table[rows], bounds) for rows in parts], at)
+
+
+def _as_list(phase: Any) -> list[Any]:
+    """The labels of a phase; a single label stands for itself."""
+    return list(phase) if isinstance(phase, Sequence | np.ndarray) and not isinstance(phase, str | bytes) else [phase]
 
 
 def _of_one_dim(laws: Sequence[Distribution]) -> tuple[Distribution, ...]:
