@@ -16,7 +16,7 @@ NEED_DATA = {"actg175", "rand_hie"}
 IDS = sorted(f"conebandit/{name}-v0" for name in gym.names() if name not in NEED_DATA)
 
 
-class Weighted(gymnasium.RewardWrapper):
+class Weighted(gymnasium.RewardWrapper):  # type: ignore[name-defined]
     """One number in place of the vector, as MO-Gymnasium's LinearReward makes it."""
 
     def reward(self, reward):

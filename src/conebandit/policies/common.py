@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
+from conebandit.policies.export import export_policy
 from conebandit.validate.arguments import (
     as_arm,
     as_count,
@@ -107,6 +108,34 @@ class LearningPolicy(CommonPolicy):
         self.explore = as_number(self.explore, "explore", least=0.0, most=1.0)
         self.resolution = as_resolution(self.resolution, self.n_objectives)
         self._resolves = bool(self.resolution.any())
+
+    def export(self, contexts: ArrayLike | None = None, *, max_leaves: int = 64) -> dict[str, Any]:
+        """The policy as it is now as a plain decision tree, to be written as JSON and read without this library.
+
+        A tree with constant leaves (``ConeTree`` with preset ``"paper"`` or ``"sound"``) is exported as it is, exactly.
+        Any other policy is distilled to a small tree of its probabilities; ``agreement`` says how close it is, as the
+        share of probability that both give to the same arms, on contexts that the tree was not grown on.
+
+        Parameters
+        ----------
+        contexts
+            Shape (n, d), contexts like those that the tree will be used for; by default drawn evenly from the bounds.
+        max_leaves
+            Of a distilled tree.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(2), context_dim=1, preset="sound")
+        >>> exported = policy.export()
+        >>> exported["exact"], exported["tree"]
+        (True, {'probabilities': [0.5, 0.5]})
+        """
+        return export_policy(self, contexts, max_leaves)
+
+    def _live_tree(self) -> dict[str, Any] | None:
+        """The tree to export, of a policy that is one."""
+        return None
 
     def _arguments(self) -> dict[str, Any]:
         # Left out at their defaults, so that a policy whose own constructor does not take them can be copied and saved.

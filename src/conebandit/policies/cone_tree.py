@@ -162,6 +162,9 @@ class ConeTree(CompiledPolicy):
         """
         return self._algorithm.explain(self, self._state, context)
 
+    def _live_tree(self) -> dict[str, Any] | None:
+        return self._algorithm.tree(self, self._state) if isinstance(self._algorithm, DyadicTree) else None
+
     # ---- arguments and files ------------------------------------------------------------------------------------
 
     @property

@@ -13,6 +13,7 @@ from conebandit.kernels import tree as kernels
 from conebandit.kernels.types import Bools, Floats
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.explanation import Bin, Elimination, Explanation
+from conebandit.policies.export import cells
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate.arrays import FloatArray
 
@@ -134,6 +135,17 @@ class DyadicTree:
         """Number of bins that are not split."""
         nodes = int(state.size[kernels.NODES])
         return int((state.links[:nodes, kernels.CHILD] < 0).sum())
+
+    def tree(self, policy: CompiledPolicy, state: kernels.State) -> dict[str, Any]:
+        """All bins with the probabilities of arms in each, to be exported."""
+        low, span = policy.box.bounds[:, 0], np.ptp(policy.box.bounds, axis=1)
+
+        def probabilities(middle: FloatArray) -> FloatArray:
+            chances = policy.decide(low + span * middle, key=0).probabilities
+            assert chances is not None
+            return chances
+
+        return cells(policy.context_dim, probabilities, lambda node: int(state.links[node, kernels.CHILD]))
 
     def explain(self, policy: CompiledPolicy, state: kernels.State, context: ArrayLike) -> Explanation:
         """The path of bins to a context, the arms still active there, and why the others are not."""
