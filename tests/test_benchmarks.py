@@ -80,6 +80,32 @@ def test_everything_but_the_arm_that_is_played_starves():
     assert starved.one(kind, Contender("random", "", lambda w, s: cb.RandomArm(30, w.cone, 2)), 1000)["starved"] == 0
 
 
+def test_trials_on_policies_that_are_known(monkeypatch):
+    real = load("real_trials")
+    monkeypatch.setattr(real, "HORIZON", 600)
+    world = cb.environments.warfarin(change_point=200)
+    study = real.Study("warfarin", world)
+    np.testing.assert_array_equal(real.simulated(study, KNOWING, 0), np.zeros((2, 2)))
+    rng = np.random.default_rng(0)
+    rows = world.contexts(rng, 2000, 0), rng.integers(7, size=2000), rng.integers(2, size=(2000, 2)).astype(float)
+    names = {"context_names": (), "arm_names": tuple("abcdefg"), "outcome_names": ("u", "v")}
+    trial = real.trials.Trial(*rows, groups=np.zeros(2000, dtype=int), ranges=((0.0, 1.0), (0.0, 1.0)), **names)
+    lots = Contender("trial", "", lambda world, seed: real.Lots(world, trial.shares, seed))
+    count, *means, mean = real.replayed(real.Study("invented", world, trial), lots, 0)
+    assert abs(count - 2000 * min(trial.propensities)) < 100  # of about 270, six standard deviations
+    assert mean == pytest.approx(np.mean(means))
+
+
+def test_lots_report_the_front_of_averages():
+    real = load("real_trials")
+    lots = real.Lots(cb.environments.paper(n_arms=3), np.array([0.2, 0.3, 0.5]), 0)
+    arms = [lots.decide([0.5], key).arm for key in range(5000)]
+    np.testing.assert_allclose(np.bincount(arms) / 5000, [0.2, 0.3, 0.5], atol=0.036)  # five standard errors
+    for arm, reward in enumerate(([1.0, 0.0], [0.0, 1.0], [0.0, 0.5])):
+        lots.observe([0.5], arm, reward)
+    assert lots.front([0.5]).arms == (0, 1)
+
+
 def test_covered():
     calibration = load("calibration")
     means = np.array([[[0.5, 0.5], [0.2, 0.8], [np.nan, 0.3]]])
