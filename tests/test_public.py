@@ -40,7 +40,7 @@ def annotated_types(thing):
     for member in annotated:
         function = member.fget if isinstance(member, property) else member
         if inspect.isclass(function) or inspect.isfunction(function) or inspect.ismethod(function):
-            for name, hint in typing.get_type_hints(function).items():
+            for name, hint in typing.get_type_hints(function, localns=vars(conebandit)).items():
                 if not name.startswith("_"):
                     yield from flattened(hint)
 

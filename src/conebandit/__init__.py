@@ -16,6 +16,13 @@ from conebandit.diagnose.rho import Exponent, Rho, RhoCurve, rho, rho_curve, rho
 from conebandit.diagnose.smoothness import PowerLaw, margin, margin_from_log, smoothness, smoothness_from_log
 from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.environments.base import Environment, World
+from conebandit.experiment.columns import Categorical, Numeric
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.how_many import SampleSize
+from conebandit.experiment.learner import Learner
+from conebandit.experiment.metrics import Metric
+from conebandit.experiment.outlook import Interval, Outlook, RowExplanation
+from conebandit.experiment.segments import Segment, Segments
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.contradictions import ContradictionError
 from conebandit.geometry.directions import CostWarning
@@ -50,6 +57,7 @@ __all__ = [
     "Bin",
     "BinnedElimination",
     "BinnedParetoUCB",
+    "Categorical",
     "Client",
     "ClientError",
     "CompiledPolicy",
@@ -62,14 +70,20 @@ __all__ = [
     "Decisions",
     "Elimination",
     "Environment",
+    "Experiment",
     "Explanation",
     "Exponent",
     "FourierSampling",
     "Front",
+    "Interval",
     "KernelExplanation",
+    "Learner",
     "LinearParetoUCB",
+    "Metric",
     "NeighbourParetoUCB",
+    "Numeric",
     "Oracle",
+    "Outlook",
     "ParetoUCB1",
     "ParetoZooming",
     "Policy",
@@ -81,8 +95,12 @@ __all__ = [
     "Replay",
     "Rho",
     "RhoCurve",
+    "RowExplanation",
     "Run",
+    "SampleSize",
     "ScalarisedUCB",
+    "Segment",
+    "Segments",
     "SelfTuning",
     "ShiftAlarm",
     "ShiftMonitor",

@@ -75,3 +75,14 @@ def test_columns_are_read_from_tables():
 def test_bad_columns_are_refused(column, says):
     with pytest.raises(InvalidError, match=says):
         read_columns([column])
+
+
+def test_booleans_are_levels():
+    member = Categorical("member", ("false", "true"))
+    assert encoded(member, True) == encoded(member, "true") == [0.0, 1.0]
+    with pytest.raises(InvalidError, match="'device' must be one of phone, desk; got 'true'"):
+        encoded(Categorical("device", ("phone", "desk")), True)
+
+
+def test_numbers_are_decoded():
+    assert Numeric("age", 18, 98).decode(np.array([[0.25], [1.0]])).tolist() == [38.0, 98.0]

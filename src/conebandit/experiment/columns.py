@@ -6,6 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
 from conebandit.validate.arrays import FloatArray
@@ -15,13 +17,30 @@ MAX_COORDINATES = 100
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number between two bounds, scaled to [0, 1]; rules say what to do with values outside and with missing ones."""
+    """A number between two bounds, scaled to [0, 1]; rules say what to do with values outside and with missing ones.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    low, high
+        The bounds.
+    out_of_range
+        What is done with a value beyond them: ``"refuse"``, or ``"clip"`` it to the nearest bound.
+    missing
+        What stands for a missing value; None: it is refused.
+
+    Examples
+    --------
+    >>> Numeric("age", low=18, high=98).decode(np.array([[0.25]]))
+    array([38.])
+    """
 
     name: str
     low: float
     high: float
     out_of_range: Literal["refuse", "clip"] = "refuse"
-    missing: float | None = None  # None: refuse
+    missing: float | None = None
     width = 1
 
     def encode(self, value: Any, out: FloatArray) -> None:
@@ -32,20 +51,41 @@ class Numeric:
             if self.out_of_range == "refuse":
                 raise InvalidError(
                     f"context: {self.name!r} must lie in [{self.low:g}, {self.high:g}]; got {number!r}, and its rule "
-                    "for that is to refuse."
+                    "for that is to refuse. With out_of_range = 'clip' the nearest bound counts."
                 )
             number = min(max(number, self.low), self.high)
         out[0] = min((number - self.low) / (self.high - self.low), 1.0)
 
+    def decode(self, coordinates: FloatArray) -> FloatArray:
+        """The numbers (n,) that coordinates (n, 1) stand for."""
+        return np.asarray(self.low + coordinates[:, 0] * (self.high - self.low))
+
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of several levels, one coordinate in {0, 1} for each; rules say what to do with other and missing values."""
+    """One of several levels, one coordinate in {0, 1} for each; rules say what to do with other and missing values.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    levels
+        What it can be; ``"true"`` and ``"false"`` stand for booleans.
+    unknown
+        What is done with another value: ``"refuse"``, or ``"zeros"``, no level at all.
+    missing
+        The level that stands for a missing value; None: it is refused.
+
+    Examples
+    --------
+    >>> Categorical("device", ("phone", "desk")).width
+    2
+    """
 
     name: str
     levels: tuple[str, ...]
     unknown: Literal["refuse", "zeros"] = "refuse"
-    missing: str | None = None  # None: refuse
+    missing: str | None = None
 
     @property
     def width(self) -> int:
@@ -55,6 +95,8 @@ class Categorical:
     def encode(self, value: Any, out: FloatArray) -> None:
         """Write the coordinates."""
         value = _value_or_default(self, value)
+        if isinstance(value, bool):
+            value = str(value).lower()
         if not isinstance(value, str):
             raise InvalidError(f"context: {self.name!r} must be a string; got {entries.short(value)}.")
         out[:] = 0.0
@@ -64,7 +106,7 @@ class Categorical:
         elif self.unknown == "refuse":
             raise InvalidError(
                 f"context: {self.name!r} must be one of {', '.join(self.levels)}; got {entries.short(value)}, and its "
-                "rule for that is to refuse."
+                "rule for that is to refuse. Add the level, or with unknown = 'zeros' it counts as none of them."
             )
 
 
@@ -76,7 +118,10 @@ def _value_or_default(column: Column, value: Any) -> Any:
     if value is not None:
         return value
     if column.missing is None:
-        raise InvalidError(f"context: {column.name!r} is missing, and its rule for that is to refuse.")
+        raise InvalidError(
+            f"context: {column.name!r} is missing, and its rule for that is to refuse. Declare what "
+            "stands for it with 'missing'."
+        )
     return column.missing
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 
 from conebandit.experiment import cones, entries
 from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.inference import infer
 from conebandit.experiment.metrics import Metric, read_metrics, warnings_about
+from conebandit.experiment.summary import summarise
+from conebandit.experiment.toml import to_toml
 from conebandit.geometry.cone import Cone
 from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from conebandit.experiment.learner import Learner
 
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -31,29 +38,60 @@ ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block
 MAX_ARMS = 200
 # Arms times metrics times coordinates squared: what a regression keeps; a tree keeps four times that, in every leaf.
 MAX_ESTIMATES = 4_000_000
+MAX_COLUMN = 128  # characters of the name of a column that is not part of a context
 MAX_SHIFT_BLOCK = 1_000_000
+KNOWN = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A declaration that has been checked.
+    """What is tried, measured and known: arms, metrics, context, cone and policy, with names and units.
 
-    Make one with :meth:`from_dict` or :meth:`from_file`.
+    The same declaration serves the library, the service and the command line. Make one with :meth:`from_toml`,
+    :meth:`from_dict` or :meth:`from_frame`; print it to see what it says.
+
+    Attributes
+    ----------
+    id
+        Its name.
+    arms, metrics, columns
+        What can be chosen, what is measured afterwards, and what is known before.
+    cone
+        When one vector of rewards is better than another.
+    policy, settings, seed
+        The policy's name, its settings and its seed.
+    mode, baseline, shift_block
+        For the service: traffic mode, the arm that is served when the policy is not, blocks of the shift monitor.
+    arm_column, propensity_column
+        Of a table of past rows: which column says what was played, and with which probability (None: not known).
+    declaration
+        As it was given; what is written into the log.
+    notes
+        What was noticed when it was inferred from a table.
 
     Examples
     --------
     >>> experiment = Experiment.from_dict({
-    ...     "id": "checkout",
-    ...     "arms": ["old", "new"],
-    ...     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000}],
+    ...     "id": "checkout", "arms": ["old", "new"],
+    ...     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000, "units": "ms"}],
     ...     "cone": {"tradeoffs": ["one unit of revenue is worth at most 50 of latency"]},
     ...     "context": [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}],
     ... })
+    >>> print(experiment)
+    experiment checkout: 2 arms, 2 metrics, 2 context columns
+    <BLANKLINE>
+    arms: old, new
+    <BLANKLINE>
+    metric   better  units  worst
+    revenue  more
+    latency  less    ms     2000
+    <BLANKLINE>
+    context  holds        if missing  if neither
+    age      18 to 98     refused     refused
+    device   phone, desk  refused     refused
     >>> experiment.encode({"age": 38, "device": "desk"})
     array([0.25, 0.  , 1.  ])
-    >>> experiment.metrics[1].reward(300.0)
-    1700.0
     """
 
     id: str
@@ -67,45 +105,106 @@ class Experiment:
     mode: Mode
     baseline: str
     shift_block: ShiftBlock
-    declaration: dict[str, Any]  # as given; what is written into the log
+    declaration: dict[str, Any]
+    arm_column: str = "arm"
+    propensity_column: str | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
-    def from_dict(cls, declaration: Mapping[str, Any]) -> Experiment:
+    def from_dict(cls, declaration: Mapping[str, Any]) -> Self:
         """Check a declaration; an ``InvalidError`` says which entry is wrong, and why."""
-        given = entries.plain(entries.table(declaration, "the declaration"))
-        known = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block")
-        entries.only(given, known, "the declaration")
-        id_ = given.get("id")
-        if not isinstance(id_, str) or not ID.fullmatch(id_):
-            raise InvalidError(f"id must be 1 to 64 letters, digits, '_', '.' or '-'; got {entries.short(id_)}.")
-        arms = entries.names(given.get("arms"), "arms", most=MAX_ARMS)
-        metrics = read_metrics(given.get("metrics"))
-        columns = read_columns(given.get("context", []))
-        check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
-        policy = _policy(given.get("policy", {}))
-        _check_settings(policy)
-        name = policy.pop("name", "ConeTree")
-        if not isinstance(name, str):
-            raise InvalidError(f"policy.name must be a string; got {entries.short(name)}.")
-        if name == "ConeTree":
-            policy.setdefault("preset", "adaptive")
-        return cls(
-            id=id_,
-            arms=arms,
-            metrics=metrics,
-            cone=cones.declared(given.get("cone", "orthant"), metrics),
-            columns=columns,
-            policy=name,
-            settings=policy,
-            seed=entries.integer(given.get("seed", 0), "seed"),
-            mode=as_mode(given.get("mode", "live")),
-            baseline=entries.one_of(given.get("baseline", arms[0]), arms, "baseline"),
-            shift_block=_shift_block(given.get("shift_block", "auto")),
-            declaration=given,
-        )
+        return cls(**_read(declaration))
 
     @classmethod
-    def from_file(cls, path: Path) -> Experiment:
+    def from_toml(cls, source: str | os.PathLike[str]) -> Self:
+        """Read a declaration in TOML, from a file or from a text.
+
+        Parameters
+        ----------
+        source
+            Path of a file, or the text itself if it has more than one line.
+
+        Examples
+        --------
+        >>> text = '''
+        ... id = "checkout"
+        ... arms = ["old", "new"]
+        ... metrics = [{ name = "revenue" }]
+        ... '''
+        >>> Experiment.from_toml(text).arms
+        ('old', 'new')
+        """
+        if not isinstance(source, str) or "\n" not in source:
+            return cls.from_file(Path(source))
+        try:
+            return cls.from_dict(tomllib.loads(source))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidError(f"the text is not TOML: {error}.") from None
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        arm: str,
+        metrics: Sequence[str | Mapping[str, Any]],
+        context: Sequence[str | Mapping[str, Any]],
+        propensity: str | None = None,
+        **declared: Any,
+    ) -> Self:
+        """Declare an experiment from a table of past rows: arms, bounds and levels are what is found in it.
+
+        Print the result: it says what was inferred. What you give is not inferred.
+
+        Parameters
+        ----------
+        frame
+            A data frame (pandas, polars, Arrow, all that narwhals knows) or a dict of columns.
+        arm
+            Name of the column that says what was played.
+        metrics
+            Columns of outcomes: names, or tables with a name and ``direction``, ``units``, ``worst``, ``range`` or
+            ``resolution``. More is better, unless ``direction`` is ``"min"``.
+        context
+            Columns of what was known *before* the choice: names, or tables with a name and what else an entry of
+            ``context`` may have. Numbers get their lowest and highest value as bounds, values beyond which are clipped;
+            texts, categories and booleans get their values as levels.
+        propensity
+            Name of the column that has the probability with which the arm was chosen; for evaluation.
+        declared
+            Other entries of the declaration: ``id``, ``cone`` (as in a declaration, or a :class:`Cone`), ``policy``,
+            ``seed``, ``baseline``, ...
+
+        Examples
+        --------
+        >>> log = {
+        ...     "page": ["old", "new", "new", "old"],
+        ...     "device": ["phone", "desk", "phone", None],
+        ...     "age": [23, 51, 38, 44],
+        ...     "revenue": [1.0, 3.5, 0.0, 2.0],
+        ... }
+        >>> print(Experiment.from_frame(log, arm="page", metrics=["revenue"], context=["age", "device"]))
+        experiment experiment: 2 arms, 1 metric, 2 context columns
+        <BLANKLINE>
+        arms: new, old
+        <BLANKLINE>
+        metric   better
+        revenue  more
+        <BLANKLINE>
+        context  holds                 if missing  if neither
+        age      23 to 51              refused     nearest bound
+        device   desk, phone, missing  missing     refused
+        <BLANKLINE>
+        - 4 rows: 2 of new, 2 of old.
+        - 1 of 4 values of 'device' is missing: that is a level of its own, 'missing'.
+        """
+        declaration, notes = infer(
+            frame, arm=arm, metrics=metrics, context=context, propensity=propensity, declared=declared
+        )
+        return replace(cls.from_dict(declaration), notes=tuple(notes))
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
         """Read a declaration from a ``.toml`` or ``.json`` file."""
         try:
             text = path.read_text(encoding="utf-8")
@@ -151,7 +250,55 @@ class Experiment:
         if metric not in self.metric_index:
             known = ", ".join(self.metric_index)
             raise InvalidError(f"values: there is no metric {entries.short(metric)}; this experiment has {known}.")
-        return entries.number(value, f"values: {metric!r}")
+        return self.metrics[self.metric_index[metric]].check(value)
+
+    # ---- from and to people -------------------------------------------------------------------------------------
+
+    def learn(self, frame: Any, *, arm: str | None = None) -> Learner:
+        """Learn from a table of past rows.
+
+        Parameters
+        ----------
+        frame
+            A data frame or a dict of columns: the arm, the metrics (null or nan where an outcome is not known) and the
+            context. Other columns are not looked at. Rows are learned in their order; if one does not fit the
+            declaration, none is, and a ``ValueError`` says which.
+        arm
+            Name of the column that says what was played; the declared one by default.
+
+        Returns
+        -------
+        Learner
+            It recommends arms. If no policy was declared, it uses that of :func:`default_policy`.
+
+        Examples
+        --------
+        >>> log = {"page": ["old", "new"] * 50, "revenue": [1.0, 2.0] * 50}
+        >>> experiment = Experiment.from_frame(log, arm="page", metrics=["revenue"], context=[])
+        >>> experiment.learn(log).front({})[0].arm
+        'new'
+        """
+        from conebandit.experiment.learner import Learner  # noqa: PLC0415  (which knows this class)
+
+        return Learner(self).learn(frame, arm=arm)
+
+    def summary(self) -> str:
+        """What it says, as plain text; what ``print`` shows."""
+        return summarise(self)
+
+    def __str__(self) -> str:
+        return self.summary()
+
+    def to_toml(self) -> str:
+        """The declaration as TOML, to be kept, edited and read with :meth:`from_toml`.
+
+        Examples
+        --------
+        >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}]})
+        >>> Experiment.from_toml(experiment.to_toml()) == experiment
+        True
+        """
+        return to_toml(self.declaration)
 
 
 def as_mode(mode: Any) -> Mode:
@@ -163,6 +310,44 @@ def as_mode(mode: Any) -> Mode:
 def as_arm_name(name: Any) -> str:
     """A name that an arm may have."""
     return entries.name(name, "arm")
+
+
+def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an experiment."""
+    given = entries.plain(entries.table(declaration, "the declaration"))
+    entries.only(given, KNOWN, "the declaration")
+    id_ = given.get("id")
+    if not isinstance(id_, str) or not ID.fullmatch(id_):
+        raise InvalidError(f"id must be 1 to 64 letters, digits, '_', '.' or '-'; got {entries.short(id_)}.")
+    arms = entries.names(given.get("arms"), "arms", most=MAX_ARMS)
+    metrics = read_metrics(given.get("metrics"))
+    columns = read_columns(given.get("context", []))
+    check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
+    table = entries.table(given.get("table", {}), "table")
+    entries.only(table, ("arm", "propensity"), "table")
+    policy = _policy(given.get("policy", {}))
+    _check_settings(policy)
+    name = policy.pop("name", "ConeTree")
+    if not isinstance(name, str):
+        raise InvalidError(f"policy.name must be a string; got {entries.short(name)}.")
+    if name == "ConeTree":
+        policy.setdefault("preset", "adaptive")
+    return {
+        "id": id_,
+        "arms": arms,
+        "metrics": metrics,
+        "cone": cones.declared(given.get("cone", "orthant"), metrics),
+        "columns": columns,
+        "policy": name,
+        "settings": policy,
+        "seed": entries.integer(given.get("seed", 0), "seed"),
+        "mode": as_mode(given.get("mode", "live")),
+        "baseline": entries.one_of(given.get("baseline", arms[0]), arms, "baseline"),
+        "shift_block": _shift_block(given.get("shift_block", "auto")),
+        "declaration": given,
+        "arm_column": _column_name(table.get("arm", "arm"), "table.arm"),
+        "propensity_column": _column_name(table["propensity"], "table.propensity") if "propensity" in table else None,
+    }
 
 
 def _shift_block(given: Any) -> ShiftBlock:
@@ -179,6 +364,11 @@ def _shift_block(given: Any) -> ShiftBlock:
 def _policy(given: Any) -> dict[str, Any]:
     """A name, or a table of a name and settings."""
     return {"name": given} if isinstance(given, str) else entries.table(given, "policy")
+
+
+def _column_name(given: Any, where: str) -> str:
+    """Name of a column of a table of past rows that is neither a metric nor part of the context."""
+    return entries.text(given, where, most=MAX_COLUMN)
 
 
 def _check_settings(policy: Mapping[str, Any]) -> None:

@@ -72,6 +72,13 @@ def name(given: Any, where: str) -> str:
     return given
 
 
+def text(given: Any, where: str, *, most: int) -> str:
+    """A text of any printable characters."""
+    if not isinstance(given, str) or not 1 <= len(given) <= most or not given.isprintable():
+        raise InvalidError(f"{where} must be a text of 1 to {most} printable characters; got {short(given)}.")
+    return given
+
+
 def one_of(given: Any, allowed: tuple[Any, ...], where: str) -> Any:
     """One of several words."""
     if not isinstance(given, str) or given not in allowed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.entries import MAX_WORDS
 from conebandit.experiment.errors import InvalidError
@@ -34,7 +36,8 @@ def with_policy(experiment: Experiment) -> Experiment:
     if isinstance(given, str) or not given.keys() <= SHARED_SETTINGS:  # a name, or settings of the tree
         return experiment
     named = {"name": default_name(len(experiment.arms), len(experiment.metrics)), **given}
-    return Experiment.from_dict({**experiment.declaration, "policy": named})
+    made = Experiment.from_dict({**experiment.declaration, "policy": named})
+    return replace(made, notes=experiment.notes)
 
 
 def make_policy(experiment: Experiment, n_arms: int) -> Served:
@@ -49,13 +52,18 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
     if experiment.policy not in policy_names():
         names = ", ".join(policy_names())
         raise InvalidError(f"policy.name must be one of {names}; got {experiment.policy!a}.")
+    settings, resolution = dict(experiment.settings), [metric.resolution for metric in experiment.metrics]
+    if any(resolution):
+        if "resolution" in settings:
+            raise InvalidError("resolution: give it for each metric, or once for the policy, but not both.")
+        settings["resolution"] = resolution
     try:
         return find_policy(experiment.policy)(
             n_arms=n_arms,
             cone=experiment.cone,
             context_dim=experiment.context_dim,
             seed=experiment.seed,
-            **experiment.settings,
+            **settings,
         )
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidError(f"policy: {error}"[:MAX_WORDS]) from None

@@ -243,10 +243,14 @@ class CompiledPolicy(LearningPolicy):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to a file; :func:`load_policy` reads it back bit for bit."""
+        storage.write(path, *self.saved())
+
+    def saved(self) -> tuple[str, dict[str, Any], storage.Arrays]:
+        """What is written to a file: a kind, options and arrays."""
         options = {**self._options(), "names": None if self.cone.names is None else list(self.cone.names)}
         if self.cone.minimise:
             options["minimise"] = list(self.cone.minimise)
-        storage.write(path, self._kind, options, {"cone": self.cone.facets, **self.state()})
+        return self._kind, options, {"cone": self.cone.facets, **self.state()}
 
     @property
     def _kind(self) -> str:
@@ -271,6 +275,16 @@ class CompiledPolicy(LearningPolicy):
 
     def _shown(self) -> dict[str, Any]:
         return {**super()._shown(), "n_observations": self.n_observations}
+
+
+def estimates(policy: CompiledPolicy, contexts: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Estimated means of *all* arms in many contexts (n, d), and how far they may be off, both (n, K, M).
+
+    For the arms on a front they are what :attr:`Front.means` and :attr:`Front.radii` say.
+    """
+    rows = policy.box.rows(contexts)
+    batch = policy._ask(rows, np.zeros(len(rows), dtype=np.uint64), explore=0.0, estimates=len(rows))
+    return batch.means, batch.radii
 
 
 def _bits(key: Key) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.registry import ALIASES, find_policy, policy_names
@@ -38,6 +39,13 @@ def load_policy(path: str | os.PathLike[str]) -> CompiledPolicy:
     1
     """
     kind, options, arrays = storage.read(path)
+    return restored(path, kind, options, arrays)
+
+
+def restored(
+    path: str | os.PathLike[str], kind: str, options: dict[str, Any], arrays: storage.Arrays
+) -> CompiledPolicy:
+    """The policy that a file holds, from its parts."""
     try:
         policy = find_policy(ALIASES.get(kind, kind))
     except KeyError:

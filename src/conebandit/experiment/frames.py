@@ -1,0 +1,186 @@
+"""Tables of any library: pandas, polars, Arrow and whatever else narwhals knows, or a dict of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any, Literal
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from conebandit.experiment import entries
+from conebandit.experiment.errors import InvalidError
+
+Kind = Literal["number", "text", "boolean", "date", "nothing", "mixed"]
+
+_KINDS: dict[type, Kind] = {bool: "boolean", int: "number", float: "number", str: "text"}
+
+
+class Frame:
+    """A table, read column by column as plain Python values; None stands for what is missing: null, nan, NaT.
+
+    Parameters
+    ----------
+    given
+        A data frame or table of a library that narwhals knows; or a mapping from names to columns of equal length
+        (lists, NumPy arrays, Series); or a NumPy array with named fields; or a list of rows, each a mapping.
+
+    Examples
+    --------
+    >>> frame = Frame({"age": np.array([31.0, np.nan]), "device": ["phone", None]})
+    >>> len(frame), frame.column("age"), frame.column("device")
+    (2, [31.0, None], ['phone', None])
+    """
+
+    def __init__(self, given: Any) -> None:
+        self._native: nw.DataFrame[Any] | None = None
+        self._columns: dict[str, list[Any]] = {}
+        if isinstance(given, np.ndarray):
+            given = _from_array(given)
+        if isinstance(given, Mapping):
+            self._columns = {name: _plain_column(column, name) for name, column in given.items()}
+            self._length = _common_length(self._columns)
+        elif isinstance(given, list | tuple) and all(isinstance(row, Mapping) for row in given):
+            names = dict.fromkeys(name for row in given for name in row)
+            self._columns = {name: [_plain(row.get(name)) for row in given] for name in names}
+            self._length = len(given)
+        else:
+            self._native = _eager(given)
+            self._length = len(self._native)
+        self.names = tuple(self._columns if self._native is None else self._native.columns)
+        if not all(isinstance(name, str) for name in self.names):
+            raise InvalidError(f"the columns of a table must have texts as names; got {entries.short(self.names)}.")
+
+    def __len__(self) -> int:
+        return self._length
+
+    def column(self, name: Any) -> list[Any]:
+        """The values of a column; an ``InvalidError`` if there is none of this name."""
+        if not isinstance(name, str) or name not in self.names:
+            raise InvalidError(f"the table has no column {entries.short(name)}; it has {', '.join(self.names)}.")
+        if name not in self._columns:
+            assert self._native is not None
+            self._columns[name] = _plain_series(self._native[name])
+        return self._columns[name]
+
+    def like(self, columns: Mapping[str, Sequence[Any]], texts: Sequence[str] = ()) -> Any:
+        """New columns as a table of the same library: ``texts`` are those that hold text, the others hold numbers.
+
+        None stands for what is missing. The index of a pandas frame is kept. A dict is given for a dict, for rows and
+        for arrays.
+        """
+        if self._native is None:
+            return {name: list(column) for name, column in columns.items()}
+        of, made = self._native.implementation, []
+        for name, column in columns.items():
+            made.append(nw.new_series(name, list(column), nw.String if name in texts else nw.Float64, backend=of))
+        return self._native.with_columns(*made).select(*columns).to_native()
+
+
+def kind_of(values: Sequence[Any]) -> Kind:
+    """What a column holds, apart from missing values.
+
+    Examples
+    --------
+    >>> kind_of([1, 2.5, None]), kind_of(["a", 1]), kind_of([None])
+    ('number', 'mixed', 'nothing')
+    """
+    kinds = {_kind_of_type(found) for found in set(map(type, values)) - {type(None)}}
+    if not kinds:
+        return "nothing"
+    return kinds.pop() if len(kinds) == 1 else "mixed"
+
+
+def as_level(value: Any) -> Any:
+    """A value as the text that names an arm or a level: whole numbers and booleans have one, too.
+
+    Examples
+    --------
+    >>> as_level(2.0), as_level(True), as_level("phone"), as_level(2.5)
+    ('2', 'true', 'phone', 2.5)
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    return value
+
+
+def _kind_of_type(found: type) -> Kind:
+    if found in _KINDS:
+        return _KINDS[found]
+    return "date" if issubclass(found, date | time | timedelta) else "mixed"
+
+
+def _eager(given: Any) -> nw.DataFrame[Any]:
+    try:
+        frame: nw.DataFrame[Any] = nw.from_native(given, eager_only=True)
+        _ = frame.columns, frame.schema  # some libraries refuse names that are there twice only now
+    except TypeError:
+        advice = " Call its method 'collect' first." if hasattr(given, "collect") else ""
+        raise InvalidError(
+            f"a table must be a data frame (pandas, polars, Arrow) or a dict of columns; got {type(given).__name__}."
+            + advice
+        ) from None
+    except (ValueError, nw.exceptions.NarwhalsError) as error:
+        raise InvalidError(f"the table cannot be read: {error}") from None
+    return frame
+
+
+def _common_length(columns: Mapping[str, Sequence[Any]]) -> int:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidError(f"the columns of a table must have the same length; got {entries.short(lengths)}.")
+    return max(lengths.values(), default=0)
+
+
+def _from_array(given: Any) -> dict[str, Any]:
+    if given.dtype.names is None:
+        raise InvalidError(
+            f"an array has no names for its columns; got shape {given.shape}. Give a dict of columns, as in "
+            "{'age': x[:, 0]}."
+        )
+    return {name: given[name] for name in given.dtype.names}
+
+
+def _plain_series(series: nw.Series[Any]) -> list[Any]:
+    missing = series.is_null().to_list()
+    values = [None if absent else _plain(value) for value, absent in zip(series.to_list(), missing, strict=True)]
+    if isinstance(series.dtype, nw.Categorical | nw.Enum):
+        return [as_level(value) for value in values]
+    return values
+
+
+def _plain_column(column: Any, name: Any) -> list[Any]:
+    if isinstance(column, str | bytes | Mapping) or not hasattr(column, "__len__"):
+        raise InvalidError(f"column {entries.short(name)} must be a list or an array; got {entries.short(column)}.")
+    if isinstance(column, np.ndarray):
+        if column.ndim != 1:
+            raise InvalidError(f"column {entries.short(name)} must have one dimension; got shape {column.shape}.")
+        return [_plain(value) for value in column.tolist()]
+    if isinstance(column, list | tuple):
+        return [_plain(value) for value in column]
+    try:
+        return _plain_series(nw.from_native(column, series_only=True))
+    except TypeError:
+        raise InvalidError(
+            f"column {entries.short(name)} must be a list or an array; got {type(column).__name__}."
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python, None for nan and the like."""
+    if type(value) is float:
+        return None if math.isnan(value) else value
+    if type(value) in (int, str, bool) or value is None:
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item()) if not isinstance(value, np.longdouble) else _plain(float(value))
+    if isinstance(value, Decimal):
+        return _plain(float(value))
+    if isinstance(value, float):
+        return _plain(float(value))
+    return str(value) if isinstance(value, str) else value

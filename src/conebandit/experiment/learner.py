@@ -1,0 +1,265 @@
+"""What was learned about an experiment, asked and answered in names and units."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame
+from conebandit.experiment.how_many import SampleSize, how_many
+from conebandit.experiment.outlook import Outlook, RowExplanation, estimates_by_name, units_of
+from conebandit.experiment.policy import make_policy, with_policy
+from conebandit.experiment.rows import Rows, read_contexts, read_rows, restored_rows, teach
+from conebandit.experiment.segments import Segments, find_segments
+from conebandit.policies.base import Front
+from conebandit.policies.compiled import estimates
+from conebandit.policies.load import restored
+from conebandit.validate import storage
+from conebandit.validate.arguments import as_count
+from conebandit.validate.arrays import FloatArray
+
+KIND = "Learner"  # what its files are known by
+TEXTS = ("arm", "front")  # columns of a recommendation that hold text
+
+
+class Learner:
+    """A policy that has learned from the rows of an experiment, and recommends arms.
+
+    Parameters
+    ----------
+    experiment
+        The declaration. If it names no policy, that of :func:`default_policy` is used.
+
+    Attributes
+    ----------
+    experiment
+        The declaration, with the policy named.
+    policy
+        The policy, which speaks of indices and rewards.
+    rows
+        What it has learned from.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> log = {"page": rng.choice(["old", "new"], 400), "device": rng.choice(["phone", "desk"], 400)}
+    >>> better = (log["page"] == "new") == (log["device"] == "phone")
+    >>> log["revenue"] = better + rng.normal(0, 0.3, 400)
+    >>> experiment = Experiment.from_frame(log, arm="page", metrics=["revenue"], context=["device"])
+    >>> learner = experiment.learn(log)
+    >>> learner.recommend({"device": ["phone", "desk"]})["arm"]
+    ['new', 'old']
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        if not isinstance(experiment, Experiment):
+            raise TypeError(f"experiment must be an Experiment; got {experiment!r}.")
+        self.experiment = with_policy(experiment)
+        self.policy = make_policy(self.experiment, len(experiment.arms))
+        empty = (
+            np.empty((0, experiment.context_dim)),
+            np.empty(0, dtype=np.int64),
+            np.empty((0, len(experiment.metrics))),
+        )
+        self.rows = Rows(*empty)
+
+    def __repr__(self) -> str:
+        return f"Learner({self.experiment.id!r}, {self.experiment.policy}, {len(self.rows.arms)} rows)"
+
+    # ---- learning -----------------------------------------------------------------------------------------------
+
+    def learn(self, frame: Any, *, arm: str | None = None) -> Self:
+        """Learn from more rows, as :meth:`Experiment.learn` does: from all of them or, if one does not fit, from none.
+
+        Rows without any known outcome teach nothing and are left out.
+        """
+        rows = read_rows(self.experiment, Frame(frame), arm)
+        policy = self.policy.copy()
+        teach(policy, self.experiment, rows)
+        self.policy, self.rows = policy, self.rows.joined(rows)
+        return self
+
+    # ---- asking -------------------------------------------------------------------------------------------------
+
+    def recommend(self, frame: Any) -> Any:
+        """An arm for each row, with what is expected of it.
+
+        Parameters
+        ----------
+        frame
+            A data frame or a dict of columns that has the context; other columns are not looked at.
+
+        Returns
+        -------
+        frame
+            Of the same library, with a row for each row: ``arm``, the arm on the front that is most surely on it;
+            ``chance``, that it is (missing if the policy does not say); for each metric its estimate for that arm and
+            ``_low`` and ``_high``, between which it may lie, in the units of the metric; ``front``, all arms on the
+            front, with commas between. Any arm on the front is a right choice, as far as the cone says.
+        """
+        table = Frame(frame)
+        contexts = read_contexts(self.experiment, table)
+        fronts = self.policy.fronts(contexts)
+        best = [_surest(front, played) for front, played in zip(fronts, self._played(contexts), strict=True)]
+        names = self.experiment.arms
+        columns: dict[str, list[Any]] = {
+            "arm": [names[front.arms[i]] for front, i in zip(fronts, best, strict=True)],
+            "chance": [_known(_chance(front, front.arms[i])) for front, i in zip(fronts, best, strict=True)],
+        }
+        expected = [
+            estimates_by_name(self.experiment.metrics, front.means[i], front.radii[i])
+            for front, i in zip(fronts, best, strict=True)
+        ]
+        for metric in self.experiment.metrics:
+            for part, ending in enumerate(("", "_low", "_high")):
+                name = f"{metric.name}{ending}"
+                name = f"metric.{name}" if name in columns or name in TEXTS else name
+                columns[name] = [_known(found[metric.name][part]) for found in expected]
+        columns["front"] = [", ".join(names[k] for k in front.arms) for front in fronts]
+        return table.like(columns, TEXTS)
+
+    def front(self, row: Mapping[str, Any]) -> tuple[Outlook, ...]:
+        """The arms on the front for one row, a mapping from names to values, with what is expected of them."""
+        return tuple(each for each in self.explain(row).arms if each.on_front)
+
+    def explain(self, row: Mapping[str, Any]) -> RowExplanation:
+        """What is expected of every arm for one row, what beats those off the front, and which columns matter."""
+        x = read_contexts(self.experiment, Frame([dict(row)]))
+        means, radii = (found[0] for found in estimates(self.policy, x))
+        front = self.policy.front(x[0])
+        names = self.experiment.arms
+        outlooks = [
+            Outlook(
+                arm=name,
+                on_front=k in front.arms,
+                chance=_chance(front, k),
+                estimates=estimates_by_name(self.experiment.metrics, means[k].tolist(), radii[k].tolist()),
+                beaten_by=None if k in front.arms else self._beats(k, means),
+            )
+            for k, name in enumerate(names)
+        ]
+        outlooks.sort(key=lambda each: not each.on_front)
+        return RowExplanation(tuple(outlooks), self._relevance(x[0]), units_of(self.experiment.metrics))
+
+    def segments(self, frame: Any = None, *, max_leaves: int = 6) -> Segments:
+        """Who gets what: a few readable rules that say nearly the same as the policy.
+
+        Parameters
+        ----------
+        frame
+            Rows whose contexts are to be told apart; those that were learned from by default.
+        max_leaves
+            How many rules at most.
+
+        Returns
+        -------
+        Segments
+            The rules, with sizes, fronts and estimates, and how often they agree with the policy; print it.
+        """
+        leaves = as_count(max_leaves, "max_leaves")
+        contexts = self._contexts() if frame is None else read_contexts(self.experiment, Frame(frame))
+        return find_segments(self.experiment, self.policy, contexts, leaves)
+
+    def how_many(
+        self, resolution: float | Mapping[str, float] | None = None, power: float = 0.8, *, seed: int = 0
+    ) -> SampleSize:
+        """How many more rows until the front is settled, if arms go on being tried as often as so far.
+
+        Parameters
+        ----------
+        resolution
+            The smallest difference that matters, in the units of the metrics: one number, or one for each metric by
+            name. The declared one by default.
+        power
+            In which share of contexts the front is to be settled: every arm on it that matters is reported or covered
+            by one that is, and none is reported that is worse than another one by more than the resolution.
+        seed
+            Of the simulation.
+
+        Returns
+        -------
+        SampleSize
+            The number with an interval, and the curve that it was read off.
+        """
+        return how_many(self.experiment, self.policy, self._contexts(), resolution=resolution, power=power, seed=seed)
+
+    # ---- keeping ------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file: declaration, policy and rows. :meth:`load` reads it back bit for bit."""
+        kind, options, state = self.policy.saved()
+        about = {"declaration": self.experiment.declaration, "policy": kind, "options": options}
+        arrays = {f"policy.{name}": array for name, array in state.items()}
+        storage.write(path, KIND, about, {**arrays, **{f"rows.{n}": a for n, a in self.rows._asdict().items()}})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a learner that was saved.
+
+        Raises
+        ------
+        ValueError
+            (A ``PolicyFileError``.) If the file is not a saved learner, or is damaged.
+        """
+        kind, options, arrays = storage.read(path)
+        if kind != KIND:
+            raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a policy, not a learner: use load_policy.")
+        try:
+            learner = cls(Experiment.from_dict(options["declaration"]))
+            state = {n.removeprefix("policy."): a for n, a in arrays.items() if n.startswith("policy.")}
+            learner.policy = restored(path, options["policy"], options["options"], state)
+            learner.rows = restored_rows(
+                learner.experiment, arrays["rows.contexts"], arrays["rows.arms"], arrays["rows.values"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise storage.PolicyFileError(f"{os.fspath(path)!r} is damaged: {error}.") from None
+        return learner
+
+    # ---- small parts --------------------------------------------------------------------------------------------
+
+    def _contexts(self) -> FloatArray:
+        if not len(self.rows.arms):
+            raise InvalidError("nothing has been learned yet: call 'learn' with past rows first.")
+        return self.rows.contexts
+
+    def _played(self, contexts: FloatArray) -> FloatArray:
+        """Probability (n, K) with which the policy would play each arm."""
+        return self.policy.decide_many(contexts, np.arange(len(contexts))).probabilities
+
+    def _beats(self, arm: int, means: FloatArray) -> str | None:
+        """Name of the arm that is most clearly better than one, by estimates (K, M) of all; None if there is none."""
+        leads = ((means - means[arm]) @ self.experiment.cone.facets.T).min(axis=1)
+        leads[arm] = 0.0
+        by = int(np.argmax(np.nan_to_num(leads, nan=-np.inf)))
+        return self.experiment.arms[by] if leads[by] > 0.0 else None
+
+    def _relevance(self, x: FloatArray) -> dict[str, float]:
+        """How much each column matters: as much as the one of its coordinates that matters most."""
+        why: Any = self.policy.explain(x) if hasattr(self.policy, "explain") else None
+        shares = getattr(why, "relevance", np.array([np.nan]))
+        if not np.isfinite(shares).all() or not self.experiment.columns:
+            return {}
+        ends = np.cumsum([column.width for column in self.experiment.columns])
+        parts = np.split(shares, ends[:-1])
+        return {column.name: float(part.max()) for column, part in zip(self.experiment.columns, parts, strict=True)}
+
+
+def _surest(front: Front, played: FloatArray) -> int:
+    """Which arm of a front is most surely on it; among several the one that is played most, then the first."""
+    return max(
+        range(len(front.arms)), key=lambda i: (np.nan_to_num(_chance(front, front.arms[i])), played[front.arms[i]])
+    )
+
+
+def _chance(front: Front, arm: int) -> float:
+    return float("nan") if front.chances is None else float(front.chances[arm])
+
+
+def _known(number: float) -> float | None:
+    """None for what is not known, as tables have it."""
+    return float(number) if np.isfinite(number) else None

@@ -1,0 +1,127 @@
+"""Rows of a table as a policy learns them: contexts, arms and values, all checked before any is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.experiment import entries
+from conebandit.experiment.columns import Categorical, Column
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame, as_level
+from conebandit.experiment.metrics import Metric
+from conebandit.experiment.policy import Served
+from conebandit.validate.arrays import FloatArray
+from conebandit.validate.storage import require_range
+
+Read = TypeVar("Read")
+
+
+class Rows(NamedTuple):
+    """Past rows of which at least one outcome is known.
+
+    Attributes
+    ----------
+    contexts
+        Shape (n, d), in the unit cube.
+    arms
+        Shape (n,), indices of the arms that were played.
+    values
+        Shape (n, M), what was measured, in the units of the metrics; nan where it is not known.
+    """
+
+    contexts: FloatArray
+    arms: NDArray[np.int64]
+    values: FloatArray
+
+    def joined(self, more: Rows) -> Rows:
+        """These rows, then others."""
+        return Rows(*(np.concatenate(pair) for pair in zip(self, more, strict=True)))
+
+
+def read_rows(experiment: Experiment, frame: Frame, arm: str | None = None) -> Rows:
+    """Check all rows of a table; an ``InvalidError`` names the first row, by its number from 0, that does not fit."""
+    name = experiment.arm_column if arm is None else arm
+    if name not in frame.names:
+        raise InvalidError(
+            f"the table has no column {entries.short(name)} that says what was played; it has "
+            f"{', '.join(frame.names)}. Name the column with the argument 'arm'."
+        )
+    index = {each: k for k, each in enumerate(experiment.arms)}
+    arms = np.array(_each(frame, name, partial(_arm, index)), dtype=np.int64)
+    values = np.empty((len(frame), len(experiment.metrics)))
+    for m, metric in enumerate(experiment.metrics):
+        values[:, m] = _each(frame, metric.name, partial(_measured, metric))
+    known = ~np.isnan(values).all(axis=1)
+    return Rows(read_contexts(experiment, frame)[known], arms[known], values[known])
+
+
+def restored_rows(experiment: Experiment, contexts: Any, arms: Any, values: Any) -> Rows:
+    """Rows that were kept somewhere; a ``ValueError`` if they cannot be rows of this experiment."""
+    rows = Rows(np.asarray(contexts, np.float64), np.asarray(arms, np.int64), np.asarray(values, np.float64))
+    n = len(rows.arms)
+    wanted = (n, experiment.context_dim), (n,), (n, len(experiment.metrics))
+    if tuple(array.shape for array in rows) != wanted:
+        raise ValueError(f"rows must have shapes {wanted}; got {tuple(array.shape for array in rows)}")
+    if not ((rows.contexts >= 0.0) & (rows.contexts <= 1.0)).all() or np.isinf(rows.values).any():
+        raise ValueError("contexts must lie in the unit cube, and values must be finite")
+    require_range("arms", rows.arms, 0, len(experiment.arms))
+    return rows
+
+
+def read_contexts(experiment: Experiment, frame: Frame) -> FloatArray:
+    """The context of every row of a table, shape (n, d), in the unit cube; row by row what ``encode`` says."""
+    found = np.full((len(frame), experiment.context_dim), 0.5)
+    start = 0
+    for column in experiment.columns:
+        _each(frame, column.name, partial(_encode, column, iter(found[:, start : start + column.width])))
+        start += column.width
+    return found
+
+
+def teach(policy: Served, experiment: Experiment, rows: Rows) -> None:
+    """Let a policy, whose arms are those of the experiment, learn from rows, in their order."""
+    for x, arm, values in zip(rows.contexts, rows.arms.tolist(), rows.values.tolist(), strict=True):
+        rewards = [metric.reward(value) for metric, value in zip(experiment.metrics, values, strict=True)]
+        policy.observe(x, arm, rewards)
+
+
+def _each(frame: Frame, name: str, read: Callable[[Any], Read]) -> list[Read]:
+    """Read every value of a column; a refusal names the row."""
+    found = []
+    for i, value in enumerate(frame.column(name)):
+        try:
+            found.append(read(value))
+        except InvalidError as error:
+            raise InvalidError(f"row {i}, column {name!r}: {error}") from None
+    return found
+
+
+def _arm(index: dict[str, int], value: Any) -> int:
+    if value is None:
+        raise InvalidError("the arm is missing. Leave such rows out.")
+    name = as_level(value)
+    if name not in index:
+        raise InvalidError(
+            f"there is no arm {entries.short(name)}; this experiment has {', '.join(index)}. Declare it, or leave such "
+            "rows out."
+        )
+    return index[name]
+
+
+def _measured(metric: Metric, value: Any) -> float:
+    """A value of a metric, which may be a yes or no; nan if it is not known."""
+    if value is None:
+        return math.nan
+    return metric.check(float(value) if isinstance(value, bool) else value)
+
+
+def _encode(column: Column, outs: Iterator[FloatArray], value: Any) -> None:
+    """Write the coordinates of a value into the next place."""
+    column.encode(as_level(value) if isinstance(column, Categorical) else value, next(outs))

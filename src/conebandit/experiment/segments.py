@@ -1,0 +1,257 @@
+"""Who gets what: a small tree of readable rules that says nearly the same as a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.experiment.columns import Categorical, Column, Numeric
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.outlook import Interval, estimates_by_name, units_of, with_units
+from conebandit.experiment.policy import Served
+from conebandit.experiment.summary import as_text
+from conebandit.policies.compiled import estimates
+from conebandit.validate.arrays import FloatArray
+
+MAX_CONTEXTS = 5000  # that rules are made from; of more, as many at equal distances
+MAX_THRESHOLDS = 31  # that are tried for a number
+MIN_SHARE = 0.02  # of the contexts that a rule must hold for
+MIN_GAIN = 0.01  # share of all that is left to explain that a further rule must explain
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Contexts that get the same.
+
+    Attributes
+    ----------
+    rule
+        Which contexts, in words.
+    size, share
+        How many there are, and which share of all.
+    arm
+        The arm that is on most of their fronts.
+    front
+        The arms that are on the front of more than half of them.
+    estimates
+        Of each metric for ``arm``, by name: averages over the contexts of the segment.
+    agreement
+        Share of its contexts whose front, by the policy, is exactly ``front``.
+
+    Examples
+    --------
+    >>> Segment("age < 40", 60, 0.6, "new", ("new",), {"revenue": Interval(2.0, 1.8, 2.2)}, 0.95).rule
+    'age < 40'
+    """
+
+    rule: str
+    size: int
+    share: float
+    arm: str
+    front: tuple[str, ...]
+    estimates: dict[str, Interval]
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Segments:
+    """A few rules that say nearly the same as a policy; every context follows exactly one. Print it.
+
+    Attributes
+    ----------
+    leaves
+        The segments, largest first.
+    agreement
+        Share of all contexts on which the rules agree with the policy: the front is the same.
+    on_front
+        Share of all contexts where the arm of their segment is on the front, by the policy.
+    units
+        Of each metric that has some, by name.
+
+    Examples
+    --------
+    >>> young = Segment("age < 40", 60, 0.6, "new", ("new",), {"revenue": Interval(2.0, 1.8, 2.2)}, 0.95)
+    >>> others = Segment("age >= 40", 40, 0.4, "old", ("old", "new"), {"revenue": Interval(1.0, 0.8, 1.2)}, 0.8)
+    >>> print(Segments((young, others), 0.89, 0.97, {}))
+    who        share  arm  front     revenue              same front
+    age < 40   60%    new  new       2.00 (1.80 to 2.20)  95%
+    age >= 40  40%    old  old, new  1.00 (0.80 to 1.20)  80%
+    <BLANKLINE>
+    By these rules, 89% of the contexts have the same front as by the policy, and 97% an arm on it.
+    """
+
+    leaves: tuple[Segment, ...]
+    agreement: float
+    on_front: float
+    units: dict[str, str]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.leaves)
+
+    def __len__(self) -> int:
+        return len(self.leaves)
+
+    def __str__(self) -> str:
+        metrics = with_units(list(self.leaves[0].estimates), self.units)
+        rows = [["who", "share", "arm", "front", *metrics, "same front"]]
+        for leaf in self.leaves:
+            estimates = map(str, leaf.estimates.values())
+            front = ", ".join(leaf.front)
+            rows.append([leaf.rule, f"{leaf.share:.0%}", leaf.arm, front, *estimates, f"{leaf.agreement:.0%}"])
+        return (
+            f"{as_text(rows)}\n\nBy these rules, {self.agreement:.0%} of the contexts have the same front as by the "
+            f"policy, and {self.on_front:.0%} an arm on it."
+        )
+
+
+def find_segments(experiment: Experiment, policy: Served, contexts: FloatArray, max_leaves: int) -> Segments:
+    """Grow a tree on the fronts of a policy, best split first."""
+    if not len(contexts):
+        raise ValueError("segments need at least one row; the table has none.")
+    x = contexts[np.unique(np.linspace(0, len(contexts) - 1, MAX_CONTEXTS).astype(np.int64))]
+    means, radii = estimates(policy, x)
+    on = np.zeros((len(x), policy.n_arms), dtype=np.bool_)
+    for flags, front in zip(on, policy.fronts(x), strict=True):
+        flags[list(front.arms)] = True
+    found, same, right = [], np.empty(len(x), dtype=np.bool_), np.empty(len(x), dtype=np.bool_)
+    for members, rule in _grow(experiment.columns, x, on, max_leaves):
+        shares = on[members].mean(axis=0)
+        arm = int(shares.argmax())
+        usual = shares > 0.5 if (shares > 0.5).any() else np.arange(policy.n_arms) == arm
+        same[members], right[members] = (on[members] == usual).all(axis=1), on[members, arm]
+        average = (each[members, arm].mean(axis=0).tolist() for each in (means, radii))
+        found.append(
+            Segment(
+                rule=_in_words(rule, experiment.columns),
+                size=int(members.sum()),
+                share=float(members.mean()),
+                arm=experiment.arms[arm],
+                front=tuple(experiment.arms[k] for k in np.flatnonzero(usual)),
+                estimates=estimates_by_name(experiment.metrics, *average),
+                agreement=float(same[members].mean()),
+            )
+        )
+    found.sort(key=lambda leaf: -leaf.size)
+    return Segments(tuple(found), float(same.mean()), float(right.mean()), units_of(experiment.metrics))
+
+
+# ---- the tree -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Whether a column is below a number, or is a level; ``yes`` says for which contexts (n,) it is so."""
+
+    column: Column
+    value: Any
+    yes: Flags
+
+
+_Rule = tuple[tuple[_Question, bool], ...]  # questions and their answers
+
+
+def _grow(columns: Sequence[Column], x: FloatArray, on: Flags, max_leaves: int) -> list[tuple[Flags, _Rule]]:
+    """Leaves: which contexts (n,) are in each, and by which answers."""
+    questions = list(_questions(columns, x))
+    splits = np.array([question.yes for question in questions], dtype=np.float64).reshape(len(questions), len(x))
+    everyone: Flags = np.ones(len(x), dtype=np.bool_)
+    least = MIN_GAIN * max(float(_impurity(on.sum(axis=0, keepdims=True), np.array([len(x)]))[0]), 1.0)
+    leaves: list[tuple[Flags, _Rule]] = [(everyone, ())]
+    best = [_best_split(splits, everyone, on)]
+    while len(leaves) < max_leaves:
+        i = int(np.argmax([gain for gain, _ in best]))
+        gain, place = best[i]
+        if gain < least:
+            break
+        members, rule = leaves.pop(i)
+        best.pop(i)
+        question = questions[place]
+        for part, answer in ((question.yes, True), (~question.yes, False)):
+            leaves.append((members & part, (*rule, (question, answer))))
+            best.append(_best_split(splits, members & part, on))
+    return leaves
+
+
+def _best_split(splits: FloatArray, members: Flags, on: Flags) -> tuple[float, int]:
+    """How much the best question (of Q, (Q, n)) explains among some contexts, and which one it is."""
+    if not len(splits):
+        return -np.inf, 0
+    inside, flags = splits[:, members], on[members].astype(np.float64)
+    total, n_total = flags.sum(axis=0, keepdims=True), inside.shape[1]
+    yes, n_yes = inside @ flags, inside.sum(axis=1)
+    gains = _impurity(total, np.array([n_total])) - _impurity(yes, n_yes) - _impurity(total - yes, n_total - n_yes)
+    gains[np.minimum(n_yes, n_total - n_yes) < max(MIN_SHARE * on.shape[0], 1.0)] = -np.inf
+    place = int(gains.argmax())
+    return float(gains[place]), place
+
+
+def _impurity(counts: FloatArray, n: FloatArray) -> FloatArray:
+    """How far sets of contexts are from having the same front: Gini's index of each arm, added up, times their size."""
+    return np.asarray((counts * (1.0 - counts / np.maximum(n, 1.0)[:, None])).sum(axis=1))
+
+
+def _questions(columns: Sequence[Column], x: FloatArray) -> Iterator[_Question]:
+    start = 0
+    for column in columns:
+        part = x[:, start : start + column.width]
+        start += column.width
+        if isinstance(column, Categorical):
+            for level, is_it in zip(column.levels, part.T == 1.0, strict=True):
+                yield _Question(column, level, is_it)
+        else:
+            values = column.decode(part)
+            for threshold in _thresholds(values):
+                yield _Question(column, threshold, values < threshold)
+
+
+def _thresholds(values: FloatArray) -> list[float]:
+    """Numbers with few digits that tell neighbouring values apart, at even shares of the contexts."""
+    known = np.unique(values)
+    places = np.unique(np.searchsorted(known, np.quantile(values, np.linspace(0, 1, MAX_THRESHOLDS + 2)[1:-1])))
+    return [_short_between(known[i - 1], known[i]) for i in places.tolist() if i > 0]
+
+
+def _short_between(low: float, high: float) -> float:
+    """The number with the fewest digits that is above ``low`` and at most ``high``."""
+    for digits in range(1, 17):
+        for number in (float(f"{(low + high) / 2:.{digits}g}"), float(f"{high:.{digits}g}")):
+            if low < number <= high:
+                return number
+    return float(high)
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _in_words(rule: _Rule, columns: Sequence[Column]) -> str:
+    parts = []
+    for column in columns:
+        answers = [(question.value, answer) for question, answer in rule if question.column is column]
+        if answers:
+            parts.append(
+                _number_words(column, answers) if isinstance(column, Numeric) else _level_words(column, answers)
+            )
+    return " and ".join(parts) or "everyone"
+
+
+def _number_words(column: Numeric, answers: Sequence[tuple[Any, bool]]) -> str:
+    above = max((value for value, below in answers if not below), default=None)
+    under = min((value for value, below in answers if below), default=None)
+    if above is None:
+        return f"{column.name} < {under:.12g}"
+    return f"{column.name} >= {above:.12g}" if under is None else f"{above:.12g} <= {column.name} < {under:.12g}"
+
+
+def _level_words(column: Categorical, answers: Sequence[tuple[Any, bool]]) -> str:
+    chosen = [level for level, is_it in answers if is_it]
+    others = [level for level, _ in answers]
+    left = [level for level in column.levels if level not in others]
+    if not chosen and column.unknown == "refuse" and len(left) <= len(others):
+        chosen = left
+    return f"{column.name} is {' or '.join(chosen)}" if chosen else f"{column.name} is not {' or '.join(others)}"

@@ -1,0 +1,183 @@
+"""Declarations from tables: what is inferred is right and shown, what cannot be used is named with what to do."""
+
+import datetime
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import conebandit as cb
+from conebandit.experiment.errors import InvalidError
+
+NAMES = st.text(st.sampled_from("abcxyz 0189äß-"), min_size=1, max_size=6).map(lambda s: f"n{s}n")
+
+
+def table(**changes):
+    columns = {
+        "page": ["old", "new"] * 20,
+        "age": [20 + i % 7 for i in range(40)],
+        "device": ["phone", "desk", "tv", "desk"] * 10,
+        "revenue": [float(i % 5) for i in range(40)],
+        **changes,
+    }
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def inferred(log, metrics=("revenue",), context=("age", "device"), **declared):
+    return cb.Experiment.from_frame(log, arm="page", metrics=list(metrics), context=list(context), **declared)
+
+
+def test_arms_bounds_and_levels_are_found():
+    experiment = inferred(table(), id="web", seed=3)
+    assert (experiment.id, experiment.seed, experiment.arms) == ("web", 3, ("new", "old"))
+    assert experiment.columns == (
+        cb.Numeric("age", 20.0, 26.0, out_of_range="clip"),
+        cb.Categorical("device", ("desk", "phone", "tv")),
+    )
+    assert experiment.arm_column == "page"
+    assert experiment.propensity_column is None
+    assert experiment.notes == ("40 rows: 20 of new, 20 of old.",)
+
+
+def test_missing_values_get_a_rule_and_a_note():
+    log = table(age=[None, 20, 30, 40] * 10, device=[None, "missing", "desk", "desk"] * 10)
+    age, device = inferred(log).columns
+    assert age.missing == 30.0
+    assert device.levels == ("desk", "missing", "missing_")
+    assert device.missing == "missing_"
+    assert "10 of 40 values of 'age' are missing: the median, 30, stands for them." in str(inferred(log))
+
+
+def test_what_is_given_is_not_inferred():
+    age = {"name": "age", "low": 0, "high": 100, "missing": 50}
+    device = {"name": "device", "levels": ["phone", "desk", "tv", "watch"], "unknown": "zeros"}
+    experiment = inferred(table(), context=[age, device])
+    assert experiment.columns == (
+        cb.Numeric("age", 0.0, 100.0, missing=50.0),
+        cb.Categorical("device", ("phone", "desk", "tv", "watch"), unknown="zeros"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("largest", "worst"), [(1873.0, 1900.0), (1900.0, 1900.0), (0.0123, 0.013), (0.0, 0.0), (-1873.0, -1800.0)]
+)
+def test_the_worst_of_a_cost_is_the_largest_value_rounded_up(largest, worst):
+    log = table(latency=[largest - i for i in range(40)])
+    experiment = inferred(log, metrics=["revenue", {"name": "latency", "direction": "min", "units": "ms"}])
+    assert experiment.metrics[1].worst == worst
+    assert "Metric 'latency': worst is" in str(experiment)
+    ranged = {"name": "latency", "direction": "min", "range": [-1e4, 1e4]}
+    assert inferred(log, metrics=[ranged]).metrics[0].worst == 1e4
+
+
+def test_booleans_and_whole_numbers():
+    log = table(page=[2, 10] * 20, device=[True, False] * 20, revenue=[True, None] * 20)
+    experiment = inferred(log)
+    assert experiment.arms == ("2", "10")
+    assert experiment.columns[1].levels == ("false", "true")
+    assert experiment.encode({"age": 20, "device": True}).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_a_cone_may_be_an_object():
+    cone = cb.Cone.from_tradeoffs("one unit of revenue is worth at most 2 of visits", names=["revenue", "visits"])
+    experiment = inferred(table(visits=list(range(40))), metrics=["revenue", "visits"], cone=cone)
+    np.testing.assert_allclose(experiment.cone.facets, cone.facets)
+
+
+def test_doubtful_columns_get_a_note():
+    log = table(age=[*range(39), 1e6], revenue=[1.0] * 40)
+    notes = " ".join(inferred(log).notes)
+    assert "Half of the values of 'age' lie within 1% of its range" in notes
+    assert "Metric 'revenue' is 1 in every row" in notes
+    few = table(page=["new"] * 35 + ["old"] * 5)
+    assert "Fewer than 10 rows of old" in " ".join(inferred(few).notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"age": [datetime.date(2026, 1, 1)] * 40}, "'age' cannot be part .* Make numbers of it that say what matters"),
+        ({"age": [1, "x"] * 20}, r"holds int \(1 in row 0\) and str \('x' in row 1\). Make all of it numbers"),
+        ({"age": [7] * 40}, "'age' is 7 in every row, so it says nothing. Leave it out"),
+        ({"age": [None] * 40}, "'age' cannot .*: it holds nothing but missing values. Leave it out"),
+        ({"age": list(range(7, 47))}, "'age' numbers the rows"),
+        ({"age": [1e300, 2.0] * 20}, "column 'age' must be a number, at most 1e.15 in size"),
+        ({"device": [f"u{i}" for i in range(40)]}, "40 different texts, .* It seems to be an id: leave it out"),
+        ({"device": ["phone"] * 40}, "'device' is 'phone' in every row"),
+        ({"device": ["<18", "18+"] * 20}, "column 'device': a name has 1 to 64 letters"),
+        ({"device": None}, "the table has no column 'device'; it has page, age, revenue"),
+        ({"page": ["old", None] * 20}, "'page' is missing in 20 of 40 rows, first in row 1. Leave these rows out"),
+        ({"page": [0.5, 1.5] * 20}, "column 'page': a name"),
+        ({"revenue": ["1.0", "2.0"] * 20}, r"metric 'revenue' must hold numbers or booleans; it holds str \('1.0'"),
+    ],
+)
+def test_columns_that_cannot_be_used_are_refused_with_advice(changes, says):
+    with pytest.raises(InvalidError, match=says):
+        inferred(table(**changes))
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    with pytest.raises(InvalidError) as refused:
+        inferred(table(age=[7] * 40, revenue=["x"] * 40))
+    assert len(str(refused.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("value", [0.0, 1.5, None, True, "x"])
+def test_propensities_are_probabilities(value):
+    good = table(p=[0.5] * 40)
+    assert inferred(good, propensity="p").propensity_column == "p"
+    with pytest.raises(InvalidError, match="'p'"):
+        inferred(table(p=[0.5] * 39 + [value]), propensity="p")
+
+
+def test_a_column_has_one_role():
+    with pytest.raises(InvalidError, match="column 'age' is named 2 times"):
+        inferred(table(), metrics=["revenue", "age"])
+    with pytest.raises(InvalidError, match="metrics must be a list of names"):
+        cb.Experiment.from_frame(table(), arm="page", metrics="revenue", context=[])
+    with pytest.raises(InvalidError, match="context: a table needs the name of its column"):
+        inferred(table(), context=[{"low": 1}])
+    with pytest.raises(InvalidError, match="the table has no rows"):
+        inferred({name: [] for name in table()})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    arms=st.lists(NAMES, min_size=1, max_size=4, unique=True),
+    levels=st.lists(NAMES, min_size=2, max_size=4, unique=True),
+    numbers=st.lists(st.none() | st.floats(-1e9, 1e9), min_size=8, max_size=8),
+    names=st.lists(NAMES, min_size=4, max_size=4, unique=True),
+    seed=st.integers(0, 99),
+)
+def test_round_trip_and_the_order_of_columns(arms, levels, numbers, names, seed):
+    """What is inferred can be written and read; neither the order of columns nor that of rows matters."""
+    if len({number for number in numbers if number is not None}) < 2:
+        return
+    arm, number, level, metric = names
+    rows = [
+        {arm: arms[i % len(arms)], number: numbers[i], level: levels[i % len(levels)], metric: float(i)}
+        for i in range(8)
+    ]
+    asked = {
+        "arm": arm,
+        "metrics": [{"name": metric, **({"direction": "min"} if seed % 2 else {})}],
+        "context": [number, level],
+    }
+    experiment = cb.Experiment.from_frame(rows, **asked)
+    assert cb.Experiment.from_toml(experiment.to_toml()) == experiment
+    luck = random.Random(seed)
+    shuffled = [dict(luck.sample(list(row.items()), len(row))) for row in luck.sample(rows, len(rows))]
+    assert cb.Experiment.from_frame(shuffled, **asked) == experiment
+
+
+def test_toml_from_a_file_and_from_text(tmp_path):
+    experiment = inferred(table())
+    path = tmp_path / "web.toml"
+    path.write_text(experiment.to_toml(), encoding="utf-8")
+    assert cb.Experiment.from_toml(path) == cb.Experiment.from_toml(str(path)) == experiment
+    with pytest.raises(InvalidError, match="the text is not TOML"):
+        cb.Experiment.from_toml("id = \n")
+    with pytest.raises(InvalidError, match="cannot be read"):
+        cb.Experiment.from_toml("nothing.toml")

@@ -1,0 +1,236 @@
+"""Learning from tables: the same from every library, exactly what the policy would learn, and nothing from bad rows."""
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame
+from tests.experiment.test_frames import LIBRARIES
+
+
+def log(n=300, seed=0):
+    """Phones like the page new, desks old; bold is slow and never the best."""
+    rng = np.random.default_rng(seed)
+    columns = {
+        "page": rng.choice(["bold", "new", "old"], n),
+        "device": rng.choice(["phone", "desk"], n),
+        "age": rng.integers(18, 80, n).astype(float),
+        "member": rng.random(n) < 0.5,
+    }
+    liked = (columns["page"] == "new") == (columns["device"] == "phone")
+    columns["revenue"] = 1.0 + (liked & (columns["page"] != "bold")) + rng.normal(0, 0.2, n)
+    columns["latency"] = 300.0 + 200.0 * (columns["page"] == "bold") + rng.normal(0, 20, n)
+    table = {name: column.tolist() for name, column in columns.items()}
+    table["revenue"][3] = table["age"][5] = table["device"][7] = None
+    return table
+
+
+METRICS = ["revenue", {"name": "latency", "direction": "min", "worst": 700, "units": "ms"}]
+CONTEXT = ["age", "device", "member"]
+
+
+def declared(table, **entries):
+    return cb.Experiment.from_frame(table, arm="page", metrics=METRICS, context=CONTEXT, **entries)
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return declared(log()).learn(log())
+
+
+def state(learner):
+    return {name: array.tobytes() for name, array in learner.policy.state().items()}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_every_library_leads_to_the_same(library):
+    if library not in LIBRARIES:
+        pytest.skip(f"pip install {library}")
+    quick = {"policy": "LinearParetoUCB"}
+    table, native = log(), LIBRARIES[library](log())
+    plain, other = declared(table, **quick).learn(table), declared(native, **quick).learn(native)
+    assert other.experiment == plain.experiment
+    assert state(other) == state(plain)
+    made = other.recommend(native)
+    assert type(made) is type(native)
+    expected = plain.recommend(table)
+    assert {name: Frame(made).column(name) for name in Frame(made).names} == expected
+
+
+def test_the_order_of_columns_does_not_matter():
+    table = log(60)
+    turned = dict(reversed(table.items()))
+    experiment = declared(table, policy="LinearParetoUCB")
+    assert state(experiment.learn(table)) == state(experiment.learn(turned))
+
+
+def test_rows_are_learned_as_one_would_by_hand():
+    table = log(40)
+    experiment = declared(table, policy="LinearParetoUCB")
+    policy = cb.LinearParetoUCB(3, experiment.cone, experiment.context_dim)
+    for i in range(40):
+        row = {name: column[i] for name, column in table.items()}
+        x = experiment.encode({name: row[name] for name in CONTEXT})
+        revenue = np.nan if row["revenue"] is None else row["revenue"]
+        policy.observe(x, experiment.arms.index(row["page"]), [revenue, 700 - row["latency"]])
+    learned = experiment.learn(table)
+    assert {name: array.tobytes() for name, array in policy.state().items()} == state(learned)
+    half = {name: column[:20] for name, column in table.items()}
+    rest = {name: column[20:] for name, column in table.items()}
+    assert state(experiment.learn(half).learn(rest)) == state(learned)
+
+
+def test_rows_without_any_outcome_teach_nothing():
+    table = log(40)
+    experiment = declared(table, policy="LinearParetoUCB")
+    empty = {**table, "revenue": [None] * 40, "latency": [float("nan")] * 40}
+    assert experiment.learn(empty).policy.n_observations == 0
+
+
+def test_the_default_policy_unless_one_is_declared():
+    assert declared(log(40)).policy == "ConeTree"  # what the service makes of it, for the sake of old logs
+    assert type(cb.Learner(declared(log(40))).policy) is cb.ConeKernel
+    floor = cb.Learner(declared(log(40), policy={"explore": 0.1}))
+    assert (type(floor.policy), floor.policy.explore) == (cb.ConeKernel, 0.1)
+    assert type(cb.Learner(declared(log(40), policy="ParetoUCB1")).policy) is cb.ParetoUCB1
+    with pytest.raises(TypeError, match="experiment must be an Experiment"):
+        cb.Learner({"id": "e"})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        (
+            "page",
+            "gold",
+            "row 17, column 'page': there is no arm 'gold'; this experiment has bold, new, old. Declare it",
+        ),
+        ("page", None, "row 17, column 'page': the arm is missing"),
+        (
+            "device",
+            "watch",
+            "row 17, column 'device': .* must be one of desk, phone, missing; got 'watch'.* Add the level",
+        ),
+        ("member", None, "row 17, column 'member': .* is missing, .* Declare what stands for it"),
+        ("age", "old", "row 17, column 'age': .* must be a number"),
+        ("age", float("inf"), "row 17, column 'age': .* must be a number"),
+        ("latency", "fast", "row 17, column 'latency': .* must be a number"),
+        ("latency", float("inf"), "row 17, column 'latency': .* must be a number"),
+    ],
+)
+def test_a_bad_row_is_named_and_nothing_is_learned(column, value, says):
+    learned = declared(log(40), policy="LinearParetoUCB").learn(log(40))
+    before, bad = state(learned), log(40, seed=1)
+    bad[column][17] = value
+    with pytest.raises(InvalidError, match=says):
+        learned.learn(bad)
+    assert state(learned) == before
+    assert len(learned.rows.arms) == 40
+
+
+def test_columns_that_are_not_there():
+    experiment = declared(log(40))
+    with pytest.raises(InvalidError, match=r"no column 'shown' that says what was played; .* with the argument 'arm'"):
+        experiment.learn(log(40), arm="shown")
+    with pytest.raises(InvalidError, match="the table has no column 'latency'"):
+        experiment.learn({name: column for name, column in log(40).items() if name != "latency"})
+    with pytest.raises(InvalidError, match="the table has no column 'member'"):
+        cb.Learner(experiment).recommend({"age": [20], "device": ["phone"]})
+
+
+def test_recommendations_are_right_and_in_units(learner):
+    made = learner.recommend({"age": [30, 30], "device": ["phone", "desk"], "member": [True, False]})
+    assert list(made) == [
+        *("arm", "chance", "revenue", "revenue_low", "revenue_high", "latency", "latency_low", "latency_high", "front")
+    ]
+    assert made["arm"] == ["new", "old"]
+    assert all("bold" not in front for front in made["front"])
+    for low, estimate, high in zip(made["latency_low"], made["latency"], made["latency_high"], strict=True):
+        assert low < estimate < high
+        assert abs(estimate - 300) < 50
+    for arm, front, chance in zip(made["arm"], made["front"], made["chance"], strict=True):
+        assert arm in front.split(", ")
+        assert 0.5 < chance <= 1.0
+
+
+def test_a_policy_without_chances_recommends_too():
+    made = declared(log(), policy="ParetoUCB1").learn(log()).recommend(log(9))
+    assert made["chance"] == [None] * 9
+    assert set(made["arm"]) <= {"bold", "new", "old"}
+
+
+def test_before_anything_is_known_every_arm_is_on_the_front():
+    made = cb.Learner(declared(log(40))).recommend({"age": [30], "device": ["phone"], "member": [True]})
+    assert (made["front"], made["revenue"], made["revenue_low"]) == (["bold, new, old"], [None], [None])
+    explained = cb.Learner(declared(log(40))).explain({"age": 30, "device": "phone", "member": True})
+    assert "not known" in str(explained)
+
+
+def test_metrics_may_have_the_names_of_columns_of_a_recommendation():
+    table = {"page": ["a", "b"] * 20, "arm": [1.0, 2.0] * 20, "front": [2.0, 1.0] * 20}
+    experiment = cb.Experiment.from_frame(table, arm="page", metrics=["arm", "front"], context=[])
+    made = experiment.learn(table).recommend([{}])
+    assert made["front"] == ["a, b"]
+    assert made["arm"][0] in ("a", "b")
+    assert {"metric.arm", "arm_low", "metric.front", "front_high"} <= set(made)
+
+
+def test_explanations_have_names_and_units(learner):
+    row = {"age": 30, "device": "phone", "member": True, "not asked for": object()}
+    why = learner.explain(row)
+    by_name = {each.arm: each for each in why.arms}
+    assert by_name["bold"].beaten_by == "new"
+    assert by_name["new"].on_front
+    assert by_name["new"].beaten_by is None
+    assert learner.front(row) == tuple(each for each in why.arms if each.on_front)
+    assert "latency, ms" in str(why)
+    assert why.relevance["device"] > why.relevance["member"]
+    low, high = by_name["new"].estimates["revenue"][1:]
+    assert low < 2.0 < high
+
+
+def test_saving_and_loading(learner, tmp_path):
+    learner.save(tmp_path / "web.npz")
+    again = cb.Learner.load(tmp_path / "web.npz")
+    assert again.experiment == learner.experiment
+    assert state(again) == state(learner)
+    assert all((one == other).all() for one, other in zip(again.rows[:2], learner.rows[:2], strict=True))
+    more = log(40, seed=2)
+    assert state(again.learn(more)) == state(cb.Learner.load(tmp_path / "web.npz").learn(more))
+
+
+def test_other_files_are_refused(learner, tmp_path):
+    learner.policy.save(tmp_path / "policy.npz")
+    with pytest.raises(cb.PolicyFileError, match="holds a policy, not a learner"):
+        cb.Learner.load(tmp_path / "policy.npz")
+    learner.save(tmp_path / "web.npz")
+    with pytest.raises(cb.PolicyFileError, match="of kind 'Learner'"):
+        cb.load_policy(tmp_path / "web.npz")
+    with np.load(tmp_path / "web.npz") as file:
+        arrays = dict(file)
+    for wrong in ({"rows.arms": arrays["rows.arms"] + 7}, {"rows.values": arrays["rows.values"][1:]}):
+        np.savez(tmp_path / "bad.npz", **{**arrays, **wrong})
+        with pytest.raises(cb.PolicyFileError, match="is damaged"):
+            cb.Learner.load(tmp_path / "bad.npz")
+
+
+def test_segments_are_readable_and_agree(learner):
+    found = learner.segments(max_leaves=4)
+    assert 2 <= len(found) <= 4
+    assert sum(segment.size for segment in found) == len(learner.rows.arms)
+    assert found.agreement > 0.7
+    phones = learner.segments({"age": [20, 40, 60] * 5, "device": ["phone"] * 15, "member": [True, False, True] * 5})
+    assert {segment.arm for segment in phones} == {"new"}
+    by_rule = {segment.rule: segment.arm for segment in found if segment.rule.startswith("device is")}
+    assert by_rule.get("device is phone", "new") == "new"
+    assert "By these rules," in str(found)
+
+
+def test_segments_of_nothing_are_refused():
+    with pytest.raises(InvalidError, match="nothing has been learned yet"):
+        cb.Learner(declared(log(40))).segments()
+    with pytest.raises(ValueError, match="segments need at least one row"):
+        declared(log(40)).learn(log(40)).segments({"age": [], "device": [], "member": []})
+    with pytest.raises(ValueError, match="max_leaves must be a positive integer; got 0"):
+        declared(log(40)).learn(log(40)).segments(max_leaves=0)
