@@ -123,16 +123,67 @@ def test_what_is_left_out_is_said(good, tmp_path, rng):
     ]
     other = write(tmp_path / "other.csv", ["x", "colour", "seven", "extra"], rows)
     pair = read_pair(good, other)
-    assert pair.columns == ("x",)
-    assert (pair.source.shape, pair.target.shape) == ((40, 1), (30, 1))
+    assert pair.columns == ("x", "colour=red")
+    assert (pair.source.shape, pair.target.shape) == ((40, 2), (30, 2))
     assert set(pair.notes) == {
         "Column 'id' is not in both files.",
         "Column 'extra' is not in both files.",
-        "Column 'colour' holds text and is left out.",
         "Column 'seven' has the same value everywhere and is left out.",
         "6 of 37 rows of other.csv have a value that is missing and are left out.",
         "1 of 37 rows of other.csv have a value that is not finite and are left out.",
     }
+
+
+def test_text_that_moved_is_found(tmp_path, rng, run):
+    """Ages are the same, but most phones are gone; ids and outcomes are not compared."""
+    files = []
+    for name, phones in (("a.csv", 0.7), ("b.csv", 0.2)):
+        rows = [
+            [f"u{i}", x, "phone" if luck < phones else "" if luck > 0.95 else "desk" if luck > 0.8 else "tv", i % 9]
+            for i, (x, luck) in enumerate(rng.random((300, 2)).tolist())
+        ]
+        files.append(write(tmp_path / name, ["user", "age", "device", "revenue"], rows))
+    source, target = files
+    pair = read_pair(source, target, ["age", "device"])
+    assert pair.columns == ("age", "device=desk", "device=phone", "device=tv", "device=(missing)")
+    assert (pair.only(pair.columns[1:])[0].sum(axis=1) == 1).all()
+    assert any("values of 'device' in a.csv are missing, which counts as a level" in note for note in pair.notes)
+    report = shift_report(pair)
+    assert report.moved[0].column in ("device=phone", "device=tv")
+    assert "device=phone" in report.sentences()[0]
+    assert (
+        "Column 'user' has 300 different texts; at most 30 are compared, so it is left out."
+        in read_pair(source, target).notes
+    )
+    with pytest.raises(TableError, match="Column 'user' has 300 different texts"):
+        read_pair(source, target, ["user"])
+    declaration = tmp_path / "trial.toml"
+    declaration.write_text(
+        'id = "e"\narms = ["x"]\nmetrics = [{ name = "revenue" }]\ncontext = [{ name = "age", low = 0, high = 1 }]\n'
+    )
+    result = run(source, target, "--experiment", declaration, "--to", tmp_path / "page.html")
+    assert result.exit_code == 0, result.output
+    assert "revenue" not in result.output
+    assert "No column moved" in result.output
+
+
+def test_only_the_context_of_a_log_of_the_service_is_compared(tmp_path, rng):
+    rows = [["a", x, i % 3, "reported"] for i, x in enumerate(rng.random(50).tolist())]
+    log = write(tmp_path / "log.csv", ["arm", "context.age", "metric.revenue", "status.revenue"], rows)
+    pair = read_pair(log, log)
+    assert pair.columns == ("context.age",)
+    assert any("only the context is compared" in note for note in pair.notes)
+    assert read_pair(log, log, ["metric.revenue"]).columns == ("metric.revenue",)
+
+
+def test_text_here_and_numbers_there(tmp_path, rng):
+    one = write(tmp_path / "one.csv", ["x", "y"], [[x, i] for i, x in enumerate(rng.random(40).tolist())])
+    other = write(tmp_path / "other.csv", ["x", "y"], [[x, f"n{i}"] for i, x in enumerate(rng.random(40).tolist())])
+    assert (
+        "Column 'y' holds text in one file and numbers in the other, so it is left out." in read_pair(one, other).notes
+    )
+    with pytest.raises(TableError, match="'y' holds text in one file"):
+        read_pair(one, other, ["y"])
 
 
 def bad_files(folder):
@@ -148,7 +199,7 @@ def bad_files(folder):
     yield file("ragged.csv", "x,y\n1,2\n1\n"), "ragged.csv, row 3: 1 entries, but the header has 2"
     yield file("short.csv", "x\n1\n2\n"), "has 2 complete rows in x; at least 20 are needed. The file has too few rows."
     yield file("holes.csv", "x,id\n" + "1,\n" * 30), "30 of 30 values are missing or not finite in 'id': leave it"
-    yield file("strangers.csv", "y\n1\n2\n"), "share no numeric column"
+    yield file("strangers.csv", "y\n1\n2\n"), "share no column"
     yield folder / "missing.csv", "missing.csv is not a file"
     yield file("vast.csv", "x\n1e308\n-1e308\n" + numbers), "Column 'x' holds 1e+308, too large to compute with"
     (folder / "latin.csv").write_bytes(b"x\n\xe9\n")
@@ -167,7 +218,7 @@ def test_bad_files_are_explained(good, tmp_path, run):
     ("columns", "message"),
     [
         (["nope"], "good.csv has no column 'nope'; it has id, x, colour, seven."),
-        (["colour"], "Column 'colour' of good.csv holds text"),
+        (["colour"], r"All columns \(colour=red\) are constant and equal in both files"),
         (["x", "x"], "must name each column once"),
         ([], "must name each column once; got nothing"),
         (["seven"], r"All columns \(seven\) are constant and equal in both files"),

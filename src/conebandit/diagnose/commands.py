@@ -22,17 +22,24 @@ def shift(
     columns: Annotated[
         str | None, typer.Option(help="Columns to compare, with commas between; all by default.")
     ] = None,
+    experiment: Annotated[
+        Path | None, typer.Option(help="A declaration (.toml or .json): only its context is compared, no outcomes.")
+    ] = None,
     to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path("shift.html"),
 ) -> None:
     """How far two samples are apart: which columns moved, dissimilarity, overlap, what a target row is worth."""
     from conebandit.diagnose.page import write_page  # noqa: PLC0415
     from conebandit.diagnose.report import shift_report  # noqa: PLC0415
     from conebandit.diagnose.tables import TableError, read_pair  # noqa: PLC0415
+    from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
+    from conebandit.experiment.errors import InvalidError  # noqa: PLC0415
 
     try:
         names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        if experiment is not None and names is None:
+            names = [column.name for column in Experiment.from_file(experiment).columns]
         pair = read_pair(source, target, names)
-    except TableError as error:
+    except (TableError, InvalidError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     require_writable(to)

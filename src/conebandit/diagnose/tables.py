@@ -13,7 +13,15 @@ from conebandit.validate.arrays import FloatArray
 
 MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
 MIN_ROWS = 20  # in each table
+MAX_LEVELS = 30  # different texts of a column that is compared
 MAX_VALUE = 1e300  # in size; sums and differences of larger values may overflow
+
+
+Texts = list[str | None]  # None: missing
+Table = dict[str, FloatArray | Texts]
+
+LOGGED = "context."  # how columns of the context begin in a table that the service has exported
+OUTCOMES = ("metric.", "status.")  # how others begin that are known only after the choice
 
 
 class TableError(ValueError):
@@ -22,7 +30,10 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two tables with the same numeric columns, without missing values.
+    """Two tables with the same columns of numbers, without missing values.
+
+    A column of text is there as a column of 0 and 1 for each of its levels, ``device=phone`` and so on; of two levels
+    the second is enough.
 
     Attributes
     ----------
@@ -53,14 +64,17 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
     source, target
         The files; CSV files have a header.
     columns
-        Which columns; by default all that are numbers in both files.
+        Which columns; by default all that are in both files. Of a table that the service has exported only the
+        context: what is known after the choice moves with the policy, not with the population.
     """
     first, second = _read(source), _read(target)
-    names, notes = _choose(first, second, (source, target), columns)
+    chosen, notes = _choose(first, second, (source, target), columns)
+    *numbers, said = _without_text(first, second, chosen, (source.name, target.name), asked=columns is not None)
+    notes += said
+    names = list(numbers[0])
     tables = []
-    for path, table in ((source, first), (target, second)):
-        rows = np.column_stack([column for column in map(table.get, names) if column is not None])
-        complete, said = _complete(rows, names, path.name)
+    for path, table in zip((source, target), numbers, strict=True):
+        complete, said = _complete(np.column_stack(list(table.values())), names, path.name)
         notes += said
         tables.append(complete)
     for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
@@ -103,41 +117,81 @@ def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatA
 
 
 def _choose(
-    first: dict[str, FloatArray | None],
-    second: dict[str, FloatArray | None],
-    paths: tuple[Path, Path],
-    columns: Sequence[str] | None,
+    first: Table, second: Table, paths: tuple[Path, Path], columns: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
     """Columns to compare, and what to say about the others."""
     if columns is not None:
-        _require_numbers(columns, {paths[0]: first, paths[1]: second})
+        _require_columns(columns, {paths[0]: first, paths[1]: second})
         return list(columns), []
     shared = [name for name in first if name in second]
-    names = [name for name in shared if first[name] is not None and second[name] is not None]
+    notes = [f"Column {name!r} is not in both files." for name in [*first, *second] if name not in shared]
+    names = shared
+    if any(name.startswith(OUTCOMES) for name in shared):
+        names = [name for name in shared if name.startswith(LOGGED)]
+        notes = ["Of this log of the service only the context is compared; name other columns with --columns."]
     if not names:
         raise TableError(
-            f"{paths[0].name} ({', '.join(first)}) and {paths[1].name} ({', '.join(second)}) share no numeric column."
+            f"{paths[0].name} ({', '.join(first)}) and {paths[1].name} ({', '.join(second)}) share no column."
         )
-    only = [name for name in [*first, *second] if name not in shared]
-    notes = [f"Column {name!r} is not in both files." for name in only]
-    notes += [f"Column {name!r} holds text and is left out." for name in shared if name not in names]
     return names, notes
 
 
-def _require_numbers(columns: Sequence[str], tables: dict[Path, dict[str, FloatArray | None]]) -> None:
-    """A ``TableError`` unless each column is named once and holds numbers in every table."""
+def _require_columns(columns: Sequence[str], tables: dict[Path, Table]) -> None:
+    """A ``TableError`` unless each column is named once and is in every table."""
     if len(set(columns)) != len(columns) or not columns:
         raise TableError(f"--columns must name each column once; got {', '.join(columns) or 'nothing'}.")
     for name in columns:
         for path, table in tables.items():
             if name not in table:
                 raise TableError(f"{path.name} has no column {name!r}; it has {', '.join(table)}.")
-            if table[name] is None:
-                raise TableError(f"Column {name!r} of {path.name} holds text; only numbers can be compared.")
 
 
-def _read(path: Path) -> dict[str, FloatArray | None]:
-    """Columns of a file by name; None for those that hold text."""
+def _without_text(
+    first: Table, second: Table, names: Sequence[str], files: tuple[str, str], *, asked: bool
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray], list[str]]:
+    """Some columns of both tables, with a column of 0 and 1 for each level in place of text, and what was done."""
+    made: tuple[dict[str, FloatArray], dict[str, FloatArray]] = {}, {}
+    notes: list[str] = []
+    for name in names:
+        pair = first[name], second[name]
+        levels = sorted({text for column in pair if isinstance(column, list) for text in column if text is not None})
+        problem = _why_not(pair, len(levels))
+        if problem and asked:
+            raise TableError(f"Column {name!r} {problem}. Leave it out, or change it.")
+        if problem:
+            notes.append(f"Column {name!r} {problem}, so it is left out.")
+            continue
+        for table, column, file in zip(made, pair, files, strict=True):
+            if isinstance(column, list):
+                table.update(_indicators(name, column, levels, any(None in each for each in pair)))
+                if None in column:
+                    missing = f"{column.count(None):,} of {len(column):,} values of {name!r} in {file}"
+                    notes.append(f"{missing} are missing, which counts as a level.")
+            else:
+                table[name] = column
+    if not made[0]:
+        raise TableError(f"No column is left to compare. {' '.join(notes)}")
+    return *made, notes
+
+
+def _why_not(pair: tuple[FloatArray | Texts, FloatArray | Texts], n_levels: int) -> str:
+    """Why a column cannot be compared, if so."""
+    if isinstance(pair[0], list) != isinstance(pair[1], list):
+        return "holds text in one file and numbers in the other"
+    return f"has {n_levels:,} different texts; at most {MAX_LEVELS} are compared" if n_levels > MAX_LEVELS else ""
+
+
+def _indicators(name: str, column: Texts, levels: Sequence[str], missing: bool) -> dict[str, FloatArray]:
+    """A column of 0 and 1 for each level, and for missing values if there are any; of two the second is enough."""
+    known: list[str | None] = [*levels, None] if missing else [*levels]
+    return {
+        f"{name}={'(missing)' if level is None else level}": np.array([float(text == level) for text in column])
+        for level in (known[1:] if len(known) == 2 else known)
+    }
+
+
+def _read(path: Path) -> Table:
+    """Columns of a file by name."""
     if not path.is_file():
         raise TableError(f"{path} is not a file.")
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -162,9 +216,11 @@ def _read(path: Path) -> dict[str, FloatArray | None]:
     return {name: _column([row[j] for row in rows[1:]]) for j, name in enumerate(header)}
 
 
-def _column(texts: Sequence[str]) -> FloatArray | None:
+def _column(texts: Sequence[str]) -> FloatArray | Texts:
     numbers = [_number(text) for text in texts]
-    return None if None in numbers else np.array(numbers, dtype=np.float64)
+    if None in numbers:
+        return [None if text.strip().lower() in MISSING else text.strip() for text in texts]
+    return np.array(numbers, dtype=np.float64)
 
 
 def _number(text: str) -> float | None:
@@ -178,7 +234,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
+def _read_parquet(path: Path) -> Table:
     try:
         import polars  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError:
@@ -190,4 +246,9 @@ def _read_parquet(path: Path) -> dict[str, FloatArray | None]:
     if not frame.height:
         raise TableError(f"{path.name} is empty; at least {MIN_ROWS} rows are needed.")
     numeric = {c.name: c.dtype.is_numeric() or c.dtype == polars.Boolean for c in frame}
-    return {name: frame[name].cast(polars.Float64).to_numpy() if ok else None for name, ok in numeric.items()}
+    return {
+        name: frame[name].cast(polars.Float64).to_numpy()
+        if ok
+        else [None if v is None else str(v) for v in frame[name]]
+        for name, ok in numeric.items()
+    }
