@@ -48,6 +48,7 @@ from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
 from conebandit.service.client import Assignment, Client, ClientError, Receipt
+from conebandit.service.past import deploy
 from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
 from conebandit.validate.storage import PolicyFileError
 
@@ -112,6 +113,7 @@ __all__ = [
     "check_environment",
     "check_policy",
     "default_policy",
+    "deploy",
     "dominance_distance",
     "environments",
     "gap",

@@ -1,7 +1,9 @@
 """What a log says, written out plainly: the twin of ``log/state.py`` that shares no code with it but the policy."""
 
+import base64
 import json
 import math
+import zlib
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import make_policy
@@ -36,6 +38,13 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
                     worst = metrics[name].worst
                     reward[i] = values[name] if worst is None else max(worst - values[name], 0.0)
             policy.observe(decision["x"], arms.index(decision["arm"]), reward)
+
+    for _, kind, b in bodies[1:2]:
+        if kind == "learned":
+            past = json.loads(zlib.decompress(base64.b64decode(b["data"])))
+            for x, arm, row in zip(past["contexts"], past["arms"], past["values"], strict=True):
+                measured = {name: value for name, value in zip(metrics, row, strict=True) if value is not None}
+                learn({"x": x, "arm": experiment.arms[arm]}, set(measured), measured)
 
     seen, counted = set(), set()
     for seq, kind, b in bodies:

@@ -67,7 +67,7 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
         Which columns; by default all that are in both files. Of a table that the service has exported only the
         context: what is known after the choice moves with the policy, not with the population.
     """
-    first, second = _read(source), _read(target)
+    first, second = read_table(source), read_table(target)
     chosen, notes = _choose(first, second, (source, target), columns)
     *numbers, said = _without_text(first, second, chosen, (source.name, target.name), asked=columns is not None)
     notes += said
@@ -190,8 +190,8 @@ def _indicators(name: str, column: Texts, levels: Sequence[str], missing: bool) 
     }
 
 
-def _read(path: Path) -> Table:
-    """Columns of a file by name."""
+def read_table(path: Path) -> Table:
+    """Columns of a CSV or Parquet file by name; a ``TableError`` if it cannot be read."""
     if not path.is_file():
         raise TableError(f"{path} is not a file.")
     if path.suffix.lower() in (".parquet", ".pq"):

@@ -123,21 +123,29 @@ def _served_state(server: str, api_key: str | None, id_: str) -> StateDigest:
 
 @experiment.command("create")
 def create_experiment(
-    declaration: Annotated[Path, typer.Argument(help="A .toml or .json file.")], store: StoreAddress = STORE
+    declaration: Annotated[Path, typer.Argument(help="A .toml or .json file.")],
+    store: StoreAddress = STORE,
+    past: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet file of past rows, which the policy learns from first.")
+    ] = None,
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
     from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
     from conebandit.service.engine.turn import Turn  # noqa: PLC0415
+    from conebandit.service.past import read_past  # noqa: PLC0415
 
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
+        rows = None if past is None else read_past(declared, past)
     now = time.time_ns() // 1_000_000
     with _store(store, create=True) as opened, Ledger().transaction(opened, now) as transaction:
-        Turn(transaction).create(declared)
+        Turn(transaction).create(declared, rows)
     for warning in declared.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
+    if rows is not None:
+        typer.echo(f"{declared.id}: learned from {len(rows.rows.arms)} rows of {rows.file}")
 
 
 @experiment.command("list")

@@ -180,6 +180,8 @@ def _outcome(metric: Metric, counts: dict[str, float], late: set[str], age: int)
 
 def _cell(column: Column, value: Any) -> float | str | None:
     """As it was given, but one type for a column."""
+    if isinstance(value, bool):
+        return str(value).lower()  # the level that it stands for
     return float(value) if isinstance(column, Numeric) and value is not None else value
 
 

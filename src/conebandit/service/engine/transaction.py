@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from conebandit.service.errors import CorruptionError
-from conebandit.service.log.events import Decided, Entry, Event, Revised, read, read_as, seal_event
+from conebandit.service.log.events import Decided, Entry, Event, Learned, Revised, read, read_as, seal_event
 from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -106,6 +106,13 @@ class Transaction:
         self._ledger.put(state)
         self._at_head.add(state.experiment.id)
         return True
+
+    def past(self, experiment_id: str) -> str | None:
+        """Checksum of the past rows that an experiment began with; None if there were none."""
+        for record in self.session.events(experiment_id, after=1, limit=1):
+            if record.kind == Learned.kind:
+                return read_as(Learned, record).sha256
+        return None
 
     def time(self, state: State) -> int:
         """The time of the next event: now, unless the log is ahead of this clock; times in a log never decrease."""

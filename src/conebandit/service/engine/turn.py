@@ -15,7 +15,8 @@ from conebandit.policies.base import Front
 from conebandit.policies.cone_kernel import Beaten
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.errors import ConflictError, NotFoundError
-from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Decided, ModeChanged, Reported
+from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Decided, Learned, ModeChanged, Reported
+from conebandit.service.log.past import Past, pack
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.replies import (
@@ -70,16 +71,27 @@ class Turn:
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
-    def create(self, experiment: Experiment) -> Description:
-        """Begin an experiment, with the default policy if it names none; the same declaration again is a no-op."""
+    def create(self, experiment: Experiment, past: Past | None = None) -> Description:
+        """Begin an experiment, with the default policy if it names none; the same again is a no-op.
+
+        If there are past rows, the policy learns from them first.
+        """
         named = with_policy(experiment)
         state = State(named, named.arms)  # refuses settings that do not fit
         if not self.transaction.begin(state):
             known = self.transaction.state(experiment.id).experiment.declaration
             if known not in (named.declaration, experiment.declaration):
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
+            if past is not None and self.transaction.past(experiment.id) != past.sha256:
+                raise ConflictError(
+                    f"there is an experiment {experiment.id!r} already, which began without these rows."
+                )
             return self.describe(experiment.id)
-        self.transaction.append(state, Created(self.transaction.time(state), named.declaration, __version__))
+        at = self.transaction.time(state)
+        self.transaction.append(state, Created(at, named.declaration, __version__))
+        if past is not None:
+            rows = pack(past.rows)
+            self.transaction.append(state, Learned(at, past.file, past.sha256, len(past.rows.arms), rows))
         return self.describe(experiment.id)
 
     def describe(self, experiment_id: str) -> Description:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path, Query
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictFloat, StrictInt, StrictStr, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from conebandit.experiment.declaration import ID
 from conebandit.service.engine.turn import MAX_AT_ONCE
@@ -65,7 +65,7 @@ class DecisionRequest(_Form):
     id: StrictStr | None = Field(
         None, description="Yours, unique; the same id always gets the same answer.", examples=["visit-1"]
     )
-    context: dict[str, StrictInt | StrictFloat | StrictStr | None] = Field(
+    context: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr | None] = Field(
         {}, examples=[{"age": 34, "device": "phone"}]
     )
 

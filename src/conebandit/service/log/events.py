@@ -281,9 +281,32 @@ class Revised(_Fields):
     upto: int
 
 
-Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised
+@dataclass(frozen=True, slots=True)
+class Learned(_Fields):
+    """The policy learned from past rows before its first decision; the second event of a log, or nowhere.
+
+    Attributes
+    ----------
+    file, sha256
+        Where the rows come from: the name and the checksum of a file.
+    rows
+        How many there are.
+    data
+        The rows, packed by :mod:`conebandit.service.log.past`.
+    """
+
+    kind: ClassVar[str] = "learned"
+    decision: ClassVar[str | None] = None
+    at: int
+    file: str
+    sha256: str
+    rows: int
+    data: str
+
+
+Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned
 KINDS: dict[str, type[Event]] = {
-    kind.kind: kind for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised)
+    kind.kind: kind for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned)
 }
 E = TypeVar("E", bound=Event)
 
@@ -460,4 +483,8 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "arm": _text,
     "mode": _mode,
     "upto": _position,
+    "file": _text,
+    "sha256": _text,
+    "rows": _position,
+    "data": _text,
 }

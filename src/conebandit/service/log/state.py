@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from hashlib import blake2b
 from typing import Any
 
@@ -19,12 +20,14 @@ from conebandit.service.log.events import (
     Created,
     Decided,
     Entry,
+    Learned,
     ModeChanged,
     Reported,
     Revised,
     Selection,
     Version,
 )
+from conebandit.service.log.past import unpack
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import Windows
 from conebandit.service.stores.records import BEGINNING, Head, canonical
@@ -122,6 +125,8 @@ class State:
             case ArmRetired():
                 self.arms[event.arm] = False
                 self._note_correction(seq, 0)
+            case Learned():
+                self._learn_past(event, seq)
             case Revised():
                 self.version = seq
                 self.stale = event.upto > self.view
@@ -147,6 +152,13 @@ class State:
         if report.counts:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
             self._learn(decided.selection.arm, decided.x, values, seq)
+
+    def _learn_past(self, event: Learned, seq: int) -> None:
+        """Learn from rows as :meth:`Experiment.learn` does; those of retired arms are left out."""
+        contexts, arms, values = unpack(event.data, self.experiment)
+        for x, arm, row in zip(contexts.tolist(), arms.tolist(), values.tolist(), strict=True):
+            known = {m: value for m, value in enumerate(row) if not math.isnan(value)}
+            self._learn(self.experiment.arms[arm], x, known, seq)
 
     def _learn(self, arm: str, x: tuple[float, ...], values: dict[int, float], seq: int) -> None:
         if arm not in self._index:
@@ -239,6 +251,8 @@ def check_order(entry: Entry, before: int) -> None:
     (seq, _), event = entry
     if isinstance(event, Created) != (seq == 1):
         raise CorruptionError(f"event {seq} ({event.kind}): a log begins with its declaration and has no other.")
+    if isinstance(event, Learned) and seq != 2:
+        raise CorruptionError(f"event {seq} ({event.kind}): past rows come right after the declaration, or not at all.")
     if not before <= event.at <= MAX_TIME:
         raise CorruptionError(
             f"event {seq} ({event.kind}): 'at' must be whole milliseconds since 1970, at most {MAX_TIME} and not "

@@ -1,0 +1,76 @@
+"""Beginning an experiment from past data: of a file, or of a learner."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from hashlib import file_digest
+from pathlib import Path
+
+from conebandit.diagnose.tables import TableError, read_table
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame
+from conebandit.experiment.learner import Learner
+from conebandit.experiment.rows import read_rows
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
+from conebandit.service.log.past import Past
+from conebandit.service.stores.base import open_store
+
+BOOLEANS = {"true": True, "false": False}
+
+
+def read_past(experiment: Experiment, path: Path) -> Past:
+    """The rows of a CSV or Parquet file, checked as :meth:`Experiment.learn` does; rows are counted from 0."""
+    try:
+        columns = read_table(path)
+        with path.open("rb") as file:
+            check = file_digest(file, "sha256").hexdigest()
+    except TableError as error:
+        raise InvalidError(str(error)) from None
+    plain = {name: _booleans(column) if isinstance(column, list) else column for name, column in columns.items()}
+    try:
+        return Past(path.name, check, read_rows(experiment, Frame(plain)))
+    except InvalidError as error:
+        raise InvalidError(f"{path.name}: {error}") from None
+
+
+def _booleans(column: list[str | None]) -> list[str | None] | list[bool | None]:
+    """A column that holds nothing but true and false, as booleans; a file has no other way to write them."""
+    if {text.lower() for text in column if text is not None} <= set(BOOLEANS):
+        return [None if text is None else BOOLEANS[text.lower()] for text in column]
+    return column
+
+
+def deploy(learner: Learner, store: str = "conebandit.db") -> str:
+    """Begin the experiment of a learner in a store of the service, from what it has learned.
+
+    Then ``conebandit serve`` decides and goes on learning. All rows that the learner knows are one event of the log.
+
+    Parameters
+    ----------
+    learner
+        What is to be served.
+    store
+        A path (SQLite) or an address ``postgresql://...``; made if it is missing.
+
+    Returns
+    -------
+    str
+        The id of the experiment. The same learner again is a no-op.
+
+    Examples
+    --------
+    >>> import tempfile, conebandit as cb
+    >>> log = {"page": ["old", "new"] * 50, "revenue": [1.0, 2.0] * 50}
+    >>> learner = cb.Experiment.from_frame(log, id="shop", arm="page", metrics=["revenue"], context=[]).learn(log)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cb.deploy(learner, f"{folder}/log.db")
+    'shop'
+    """
+    if not isinstance(learner, Learner):
+        raise TypeError(f"learner must be a Learner; got {learner!r}.")
+    now = time.time_ns() // 1_000_000
+    with closing(open_store(store, create=True)) as opened, Ledger().transaction(opened, now) as transaction:
+        return Turn(transaction).create(learner.experiment, Past.of_learner(learner.rows)).id
