@@ -82,8 +82,30 @@ def test_booleans_and_whole_numbers():
 
 def test_a_cone_may_be_an_object():
     cone = cb.Cone.from_tradeoffs("one unit of revenue is worth at most 2 of visits", names=["revenue", "visits"])
-    experiment = inferred(table(visits=list(range(40))), metrics=["revenue", "visits"], cone=cone)
+    log = table(visits=list(range(40)), latency=[float(i) for i in range(40)])
+    experiment = inferred(log, metrics=["revenue", "visits"], cone=cone)
     np.testing.assert_allclose(experiment.cone.facets, cone.facets)
+    with pytest.raises(InvalidError, match="the cone must have the names of the metrics"):
+        inferred(log, metrics=["visits", "revenue"], cone=cone)
+
+
+def test_directions_of_a_cone_are_those_of_the_metrics():
+    said = "one unit of revenue is worth at most 50 of latency"
+    cone = cb.Cone.from_tradeoffs(said, names=["revenue", "latency"], minimise=["latency"])
+    log = table(latency=[float(i) for i in range(40)])
+    cost = {"name": "latency", "direction": "min"}
+    by_object = inferred(log, metrics=["revenue", cost], cone=cone)
+    by_words = inferred(log, metrics=["revenue", cost], cone={"tradeoffs": [said]})
+    np.testing.assert_allclose(by_object.cone.facets, by_words.cone.facets)
+    with pytest.raises(InvalidError, match=r"the cone minimises latency, .* are none. Give both the same directions"):
+        inferred(log, metrics=["revenue", {"name": "latency", "direction": "max"}], cone=cone)
+
+
+def test_costs_without_a_direction_get_a_warning():
+    log = table(latency=[float(i) for i in range(40)])
+    with pytest.warns(cb.CostWarning, match="more 'latency' counts as better, though the name sounds like a cost"):
+        experiment = inferred(log, metrics=["latency"])
+    assert "- Warning: metrics: more 'latency'" in str(experiment)
 
 
 def test_doubtful_columns_get_a_note():

@@ -144,7 +144,11 @@ def test_bad_rows_are_refused_and_nothing_is_made(run, tmp_path, change, says):
 
 def test_a_learner_goes_into_service(tmp_path):
     learner = cb.Experiment.from_frame(
-        table(), id="shop", arm="page", metrics=["revenue", "latency"], context=["age", "device", "member"]
+        table(),
+        id="shop",
+        arm="page",
+        metrics=["revenue", {"name": "latency", "direction": "min"}],
+        context=["age", "device", "member"],
     ).learn(table())
     where = str(tmp_path / "log.db")
     assert cb.deploy(learner, where) == cb.deploy(learner, where) == "shop"

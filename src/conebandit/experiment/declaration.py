@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from warnings import warn
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from conebandit.experiment.metrics import Metric, read_metrics, warnings_about
 from conebandit.experiment.summary import summarise
 from conebandit.experiment.toml import to_toml
 from conebandit.geometry.cone import Cone
+from conebandit.geometry.directions import CostWarning
 from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray
 
@@ -117,12 +119,7 @@ class Experiment:
 
     @classmethod
     def from_toml(cls, source: str | os.PathLike[str]) -> Self:
-        """Read a declaration in TOML, from a file or from a text.
-
-        Parameters
-        ----------
-        source
-            Path of a file, or the text itself if it has more than one line.
+        """Read a declaration in TOML: ``source`` is the path of a file, or the text itself if it has several lines.
 
         Examples
         --------
@@ -154,7 +151,7 @@ class Experiment:
     ) -> Self:
         """Declare an experiment from a table of past rows: arms, bounds and levels are what is found in it.
 
-        Print the result: it says what was inferred. What you give is not inferred.
+        Print the result: it says what was inferred. Metrics that sound like costs and have no direction get a warning.
 
         Parameters
         ----------
@@ -166,21 +163,18 @@ class Experiment:
             Columns of outcomes: names, or tables with a name and ``direction``, ``units``, ``worst``, ``range`` or
             ``resolution``. More is better, unless ``direction`` is ``"min"``.
         context
-            Columns of what was known *before* the choice: names, or tables with a name and what else an entry of
-            ``context`` may have. Numbers get their lowest and highest value as bounds, values beyond which are clipped;
-            texts, categories and booleans get their values as levels.
+            Columns of what was known *before* the choice: names, or tables as in a declaration. Numbers get their
+            lowest and highest value as bounds, values beyond which are clipped; texts and booleans get levels.
         propensity
             Name of the column that has the probability with which the arm was chosen; for evaluation.
         declared
-            Other entries of the declaration: ``id``, ``cone`` (as in a declaration, or a :class:`Cone`), ``policy``,
-            ``seed``, ``baseline``, ...
+            Other entries: ``id``, ``cone`` (as in a declaration, or a :class:`Cone`), ``policy``, ``seed``, ...
 
         Examples
         --------
         >>> log = {
         ...     "page": ["old", "new", "new", "old"],
-        ...     "device": ["phone", "desk", "phone", None],
-        ...     "age": [23, 51, 38, 44],
+        ...     "device": ["phone", "desk", "phone", None], "age": [23, 51, 38, 44],
         ...     "revenue": [1.0, 3.5, 0.0, 2.0],
         ... }
         >>> print(Experiment.from_frame(log, arm="page", metrics=["revenue"], context=["age", "device"]))
@@ -201,7 +195,10 @@ class Experiment:
         declaration, notes = infer(
             frame, arm=arm, metrics=metrics, context=context, propensity=propensity, declared=declared
         )
-        return replace(cls.from_dict(declaration), notes=tuple(notes))
+        experiment = replace(cls.from_dict(declaration), notes=tuple(notes))
+        for warning in experiment.warnings:
+            warn(warning, CostWarning, stacklevel=2)
+        return experiment
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
@@ -286,8 +283,7 @@ class Experiment:
         """What it says, as plain text; what ``print`` shows."""
         return summarise(self)
 
-    def __str__(self) -> str:
-        return self.summary()
+    __str__ = summary
 
     def to_toml(self) -> str:
         """The declaration as TOML, to be kept, edited and read with :meth:`from_toml`.

@@ -61,7 +61,7 @@ def infer(
         raise InvalidError("\n".join(problems))
     others = {name: value for name, value in declared.items() if value is not None}
     if isinstance(others.get("cone"), Cone):
-        others["cone"] = {"facets": others["cone"].facets.tolist()}
+        others["cone"] = _declared_cone(others["cone"], outcomes)
     return {"id": "experiment", "arms": arms, **others, "metrics": outcomes, "context": before, "table": roles}, notes
 
 
@@ -122,7 +122,7 @@ def _check_propensities(frame: Frame, name: str) -> list[str]:
     return []
 
 
-# ---- metrics --------------------------------------------------------------------------------------------------------
+# ---- metrics and cone -----------------------------------------------------------------------------------------------
 
 
 def _complete_metric(table: Table, frame: Frame) -> list[str]:
@@ -150,6 +150,20 @@ def _rounded_up(value: float) -> float:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
     return max(value, float(f"{math.ceil(value / step - 1e-9) * step:.12g}"))
+
+
+def _declared_cone(cone: Cone, metrics: Sequence[Table]) -> Table:
+    """A cone as a declaration has it: facets of the rewards, of which more is better."""
+    names = tuple(table["name"] for table in metrics)
+    costs = tuple(table["name"] for table in metrics if table.get("direction") == "min")
+    if cone.names is not None and cone.names != names:
+        raise InvalidError(f"the cone must have the names of the metrics, {names}, in this order; it has {cone.names}.")
+    if cone.minimise and set(cone.minimise) != set(costs):
+        raise InvalidError(
+            f"the cone minimises {', '.join(cone.minimise)}, and the metrics with direction 'min' are "
+            f"{', '.join(costs) or 'none'}. Give both the same directions."
+        )
+    return {"facets": cone.turned(cone.minimise).facets.tolist()}
 
 
 # ---- context --------------------------------------------------------------------------------------------------------

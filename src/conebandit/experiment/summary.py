@@ -26,8 +26,9 @@ def summarise(experiment: Experiment) -> str:
         [["context", "holds", "if missing", "if neither"], *map(_column, experiment.columns)],
     ]
     parts = [head, _wrapped(f"arms: {', '.join(experiment.arms)}"), *(as_text(rows) for rows in tables if rows[1:])]
-    if experiment.notes:
-        parts.append("\n".join(_wrapped(f"- {note}") for note in experiment.notes))
+    said = [*experiment.notes, *(f"Warning: {warning}" for warning in experiment.warnings)]
+    if said:
+        parts.append("\n".join(_wrapped(f"- {note}") for note in said))
     return "\n\n".join(parts)
 
 
