@@ -50,6 +50,17 @@ def test_missing_values_get_a_rule_and_a_note():
     assert "10 of 40 values of 'age' are missing: the median, 30, stands for them." in str(inferred(log))
 
 
+def test_that_a_value_is_missing_may_be_all_that_is_said():
+    assert inferred(table(device=["gold", None] * 20)).columns[1].levels == ("gold", "missing")
+
+
+def test_names_that_look_the_same_are_the_same():
+    log = table(page=["\ufb01rst", "second"] * 20)  # with a ligature
+    experiment = inferred(log, policy="ParetoUCB1")
+    assert experiment.arms == ("first", "second")
+    assert experiment.learn(log).policy.n_observations == 40
+
+
 def test_what_is_given_is_not_inferred():
     age = {"name": "age", "low": 0, "high": 100, "missing": 50}
     device = {"name": "device", "levels": ["phone", "desk", "tv", "watch"], "unknown": "zeros"}
@@ -132,6 +143,7 @@ def test_doubtful_columns_get_a_note():
         ({"device": None}, "the table has no column 'device'; it has page, age, revenue"),
         ({"page": ["old", None] * 20}, "'page' is missing in 20 of 40 rows, first in row 1. Leave these rows out"),
         ({"page": [0.5, 1.5] * 20}, "column 'page': a name"),
+        ({"revenue": [float("inf"), 2.0] * 20}, "metric 'revenue' must be a number, at most 1e.15 in size; got inf"),
         ({"revenue": ["1.0", "2.0"] * 20}, r"metric 'revenue' must hold numbers or booleans; it holds str \('1.0'"),
     ],
 )

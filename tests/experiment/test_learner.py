@@ -186,6 +186,8 @@ def test_explanations_have_names_and_units(learner):
     assert learner.front(row) == tuple(each for each in why.arms if each.on_front)
     assert "latency, ms" in str(why)
     assert why.relevance["device"] > why.relevance["member"]
+    with pytest.raises(TypeError, match="row must be a mapping"):
+        learner.explain(None)
     low, high = by_name["new"].estimates["revenue"][1:]
     assert low < 2.0 < high
 

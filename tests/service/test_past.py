@@ -197,5 +197,12 @@ def test_past_rows_come_second_or_not_at_all():
 
 def test_too_many_rows_are_refused(monkeypatch):
     monkeypatch.setattr("conebandit.service.log.past.MAX_PACKED", 10)
-    with pytest.raises(InvalidError, match="3 past rows take 0 MiB in the log"):
+    with pytest.raises(InvalidError, match="3 past rows take 0 MiB, 0 compressed; at most 128 and"):
         pack(rows())
+
+
+def test_a_text_that_unpacks_to_too_much_is_refused(monkeypatch):
+    text = pack(rows())
+    monkeypatch.setattr("conebandit.service.log.past.MAX_UNPACKED", 10)
+    with pytest.raises(CorruptionError, match="it does not end"):
+        unpack(text, EXPERIMENT)

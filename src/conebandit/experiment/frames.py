@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -95,7 +96,7 @@ def kind_of(values: Sequence[Any]) -> Kind:
 
 
 def as_level(value: Any) -> Any:
-    """A value as the text that names an arm or a level: whole numbers and booleans have one, too.
+    """A value as the text that names an arm or a level, in the usual form; whole numbers and booleans have one, too.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def as_level(value: Any) -> Any:
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
-    return value
+    return unicodedata.normalize("NFKC", value) if isinstance(value, str) else value
 
 
 def _kind_of_type(found: type) -> Kind:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -132,6 +131,8 @@ def _complete_metric(table: Table, frame: Frame) -> list[str]:
     known = [value for value in values if value is not None]
     if kind_of(values) not in ("number", "boolean"):
         raise InvalidError(f"metric {name!r} must hold numbers or booleans; it holds {_described(values)}.")
+    for end in (min(known), max(known)):
+        entries.number(float(end), f"metric {name!r}")
     notes = _missing_note(values, name, "these outcomes are not known, and nothing is learned from them")
     if min(known) == max(known):
         notes.append(f"Metric {name!r} is {float(known[0]):g} in every row: it says nothing.")
@@ -231,7 +232,7 @@ def _complete_levels(table: Table, values: Sequence[Any]) -> list[str]:
         raise InvalidError(f"column {name!r} must hold levels; it holds {_described(values)}.")
     if "levels" not in table:
         levels = sorted({_named(as_level(value), name) for value in values if value is not None})
-        _check_levels(name, levels, len(values))
+        _check_levels(name, levels, values)
         table["levels"] = levels
         if None in values and "missing" not in table:
             own = MISSING_LEVEL
@@ -243,15 +244,17 @@ def _complete_levels(table: Table, values: Sequence[Any]) -> list[str]:
     return []
 
 
-def _check_levels(name: str, levels: Sequence[str], n_rows: int) -> None:
+def _check_levels(name: str, levels: Sequence[str], values: Sequence[Any]) -> None:
     if len(levels) > MAX_LEVELS:
         what = (
-            "It seems to be an id: leave it out" if len(levels) > n_rows / 2 else "Group the rare ones, or leave it out"
+            "It seems to be an id: leave it out"
+            if len(levels) > len(values) / 2
+            else "Group the rare ones, or leave it out"
         )
         raise InvalidError(
             f"column {name!r} has {len(levels):,} different texts, and {MAX_LEVELS} are the limit. {what}."
         )
-    if len(levels) == 1:
+    if len(levels) == 1 and None not in values:
         raise InvalidError(f"column {name!r} is {levels[0]!r} in every row, so it says nothing. Leave it out.")
 
 
@@ -260,8 +263,6 @@ def _check_levels(name: str, levels: Sequence[str], n_rows: int) -> None:
 
 def _named(value: Any, column: str) -> str:
     """A value as a name that an arm or a level may have."""
-    if isinstance(value, str):
-        value = unicodedata.normalize("NFKC", value)
     return entries.name(value, f"column {column!r}")
 
 

@@ -129,6 +129,8 @@ class Learner:
 
     def explain(self, row: Mapping[str, Any]) -> RowExplanation:
         """What is expected of every arm for one row, what beats those off the front, and which columns matter."""
+        if not hasattr(row, "keys"):
+            raise TypeError(f"row must be a mapping from the names of the context columns to values; got {row!r}.")
         x = read_contexts(self.experiment, Frame([dict(row)]))
         means, radii = (found[0] for found in estimates(self.policy, x))
         front = self.policy.front(x[0])

@@ -21,7 +21,7 @@ from conebandit.experiment.rows import Rows, restored_rows
 from conebandit.service.errors import CorruptionError
 
 MAX_PACKED = 16 * 2**20  # characters of an event
-MAX_UNPACKED = 512 * 2**20  # bytes; more is no log of ours
+MAX_UNPACKED = 128 * 2**20  # bytes of its rows as JSON
 
 
 class Past(NamedTuple):
@@ -51,11 +51,13 @@ def pack(rows: Rows) -> str:
     """Rows as text; an ``InvalidError`` if it is too long for a log."""
     values = [[None if np.isnan(v) else v for v in row] for row in rows.values.tolist()]
     table = {"contexts": rows.contexts.tolist(), "arms": rows.arms.tolist(), "values": values}
-    text = base64.b64encode(zlib.compress(json.dumps(table, separators=(",", ":")).encode(), 9)).decode()
-    if len(text) > MAX_PACKED:
+    plain = json.dumps(table, separators=(",", ":")).encode()
+    text = base64.b64encode(zlib.compress(plain, 9)).decode()
+    if len(text) > MAX_PACKED or len(plain) > MAX_UNPACKED:
         raise InvalidError(
-            f"{len(rows.arms):,} past rows take {len(text) / 2**20:.0f} MiB in the log, and {MAX_PACKED // 2**20} are "
-            "allowed. Take the latest ones, or a random part."
+            f"{len(rows.arms):,} past rows take {len(plain) / 2**20:.0f} MiB, {len(text) / 2**20:.0f} compressed; at "
+            f"most {MAX_UNPACKED / 2**20:g} and {MAX_PACKED / 2**20:g} are allowed. Take the latest rows, or some of "
+            "them at random."
         )
     return text
 
