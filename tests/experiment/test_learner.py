@@ -89,7 +89,7 @@ def test_rows_without_any_outcome_teach_nothing():
 
 
 def test_the_default_policy_unless_one_is_declared():
-    assert declared(log(40)).policy == "ConeTree"  # what the service makes of it, for the sake of old logs
+    assert declared(log(40)).policy == "ConeTree"  # what it means in an old log
     assert type(cb.Learner(declared(log(40))).policy) is cb.ConeKernel
     floor = cb.Learner(declared(log(40), policy={"explore": 0.1}))
     assert (type(floor.policy), floor.policy.explore) == (cb.ConeKernel, 0.1)
