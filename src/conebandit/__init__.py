@@ -16,6 +16,10 @@ from conebandit.diagnose.rho import Exponent, Rho, RhoCurve, rho, rho_curve, rho
 from conebandit.diagnose.smoothness import PowerLaw, margin, margin_from_log, smoothness, smoothness_from_log
 from conebandit.diagnose.snapshot import ShiftAlarm, ShiftSnapshot
 from conebandit.environments.base import Environment, World
+from conebandit.evaluation.evaluate import evaluate
+from conebandit.evaluation.log import Log
+from conebandit.evaluation.result import Difference, Evaluation
+from conebandit.evaluation.targets import Overlap
 from conebandit.experiment.columns import Categorical, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.how_many import SampleSize
@@ -69,8 +73,10 @@ __all__ = [
     "CostWarning",
     "Decision",
     "Decisions",
+    "Difference",
     "Elimination",
     "Environment",
+    "Evaluation",
     "Experiment",
     "Explanation",
     "Exponent",
@@ -80,11 +86,13 @@ __all__ = [
     "KernelExplanation",
     "Learner",
     "LinearParetoUCB",
+    "Log",
     "Metric",
     "NeighbourParetoUCB",
     "Numeric",
     "Oracle",
     "Outlook",
+    "Overlap",
     "ParetoUCB1",
     "ParetoZooming",
     "Policy",
@@ -116,6 +124,7 @@ __all__ = [
     "deploy",
     "dominance_distance",
     "environments",
+    "evaluate",
     "gap",
     "hausdorff",
     "load_policy",

@@ -9,6 +9,7 @@ import typer
 
 from conebandit import __version__
 from conebandit.diagnose import commands as diagnose
+from conebandit.evaluation import commands as evaluation
 from conebandit.experiment import commands as experiment
 from conebandit.reproduce import commands as reproduce
 from conebandit.service import commands as service
@@ -36,7 +37,8 @@ def conebandit(
 ) -> None:
     """Choose actions that are judged by several metrics at once, for a population that shifts.
 
-    Serve a policy over HTTP, compare policies, reproduce the paper, and see how far two samples are apart.
+    Serve a policy over HTTP, compare policies, judge them from a log, reproduce the paper, and see how far two samples
+    are apart.
     """
 
 
@@ -64,5 +66,5 @@ def warm(
         typer.echo(f"Nothing was left to compile: all kernels are in {folder}.")
 
 
-for room in (studies, diagnose, reproduce, experiment, service):
+for room in (studies, evaluation, diagnose, reproduce, experiment, service):
     room.add_to(app)

@@ -12,6 +12,7 @@ try:
         shift_effect_figure,
         slopes_figure,
     )
+    from conebandit.plots.evaluation import evaluation_figure
     from conebandit.plots.shift import Estimates, evidence_figure, overlap_figure, rho_curves_figure, rho_figure
     from conebandit.plots.style import save
 except ModuleNotFoundError as error:  # pragma: no cover
@@ -27,6 +28,7 @@ __all__ = [
     "change_point_figure",
     "cone_figure",
     "draw_cone",
+    "evaluation_figure",
     "evidence_figure",
     "gap_figure",
     "hausdorff_figure",

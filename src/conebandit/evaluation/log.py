@@ -1,0 +1,298 @@
+"""A log of decisions: what was known, what was done with which probability, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit.evaluation.table import read_table
+from conebandit.experiment.declaration import Experiment
+from conebandit.geometry.cone import Cone, as_cone
+from conebandit.policies.base import Policy
+from conebandit.policies.common import LearningPolicy
+from conebandit.simulate import Run
+from conebandit.validate.arguments import MAX_REWARD
+from conebandit.validate.arrays import FloatArray, as_floats
+
+ROUNDING = 1e-6  # by which probabilities may miss what they must be: files often keep seven digits
+
+
+@dataclass(frozen=True)
+class Log:
+    """Decisions that were made, in the order in which they were made.
+
+    Parameters
+    ----------
+    contexts
+        Shape (n, d), numbers in any units.
+    arms
+        Shape (n,), indices of the arms that were played.
+    rewards
+        Shape (n, M), more is better; nan where a metric is not known.
+    propensities
+        Shape (n,), the probabilities with which these arms were drawn: above 0, at most 1.
+    cone
+        The preference cone; its names are those of the metrics.
+    probabilities
+        Shape (n, K), those of all arms, if they are known. With them, missing support is seen for certain.
+    arm_names
+        Names of the K arms; by default ``"0"``, ``"1"``, ... up to the largest index or to the last column of
+        ``probabilities``.
+    adaptive
+        Whether probabilities depend on earlier rewards, as those of a policy that learns do. By default: unless they
+        depend on the arm alone.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> log = cb.Log(
+    ...     contexts=[[0.1], [0.7], [0.4], [0.9]],
+    ...     arms=[0, 1, 1, 0],
+    ...     rewards=[[1.0, 0.2], [0.0, 0.9], [1.0, 0.8], [0.0, 0.1]],
+    ...     propensities=[0.5, 0.5, 0.5, 0.5],
+    ...     cone=cb.Cone.orthant(2, names=("sales", "comfort")),
+    ...     arm_names=("old", "new"),
+    ... )
+    >>> len(log), log.metric_names, log.adaptive
+    (4, ('sales', 'comfort'), False)
+    """
+
+    contexts: FloatArray
+    arms: NDArray[np.int64]
+    rewards: FloatArray
+    propensities: FloatArray
+    cone: Cone
+    probabilities: FloatArray | None = None
+    arm_names: tuple[str, ...] = ()
+    adaptive: bool | None = None
+
+    def __post_init__(self) -> None:
+        n, n_objectives = len(as_floats(self.arms, "arms")), as_cone(self.cone).dim
+        if not n:
+            raise ValueError("arms must not be empty: a log needs at least one decision.")
+        self._set("contexts", _finite(_shaped(self.contexts, "contexts", (n, None)), "contexts"))
+        self._set("rewards", _not_extreme(_shaped(self.rewards, "rewards", (n, n_objectives))))
+        self._set("propensities", _shaped(self.propensities, "propensities", (n,)))
+        if self.probabilities is not None:
+            self._set("probabilities", _shaped(self.probabilities, "probabilities", (n, None)))
+        self._set("arm_names", self._checked_names())
+        self._set("arms", _indices(self.arms, self.n_arms))
+        self._check_chances()
+        if self.adaptive is None:
+            self._set("adaptive", not self._depend_on_the_arm_alone())
+
+    @classmethod
+    def from_run(cls, run: Run, *, policy: Policy | None = None, arm_names: Sequence[str] = ()) -> Log:
+        """The log of a simulated run.
+
+        Parameters
+        ----------
+        run
+            From :func:`simulate`.
+        policy
+            The policy that was handed to :func:`simulate`. If it is given, a copy of it learns from the log once more,
+            to find the probabilities of all arms; otherwise only those of the arms played are known.
+        arm_names
+            Names of the arms.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> env = cb.environments.paper(n_arms=3, change_point=0)
+        >>> policy = cb.ParetoUCB1(n_arms=3, cone=env.cone, context_dim=1, explore=0.3)
+        >>> log = cb.Log.from_run(cb.simulate(policy, env, horizon=100), policy=policy)
+        >>> log.probabilities.shape, log.adaptive, bool(log.probabilities.min() > 0.09)
+        ((100, 3), True, True)
+        """
+        if not isinstance(run, Run):
+            raise TypeError(f"run must be a Run, from conebandit.simulate; got {run!r}.")
+        names = tuple(arm_names) or tuple(map(str, range(run.reported.shape[1])))
+        log = cls(
+            contexts=run.contexts,
+            arms=run.arms,
+            rewards=run.rewards,
+            propensities=run.propensities,
+            cone=run.policy.cone,  # type: ignore[attr-defined]
+            arm_names=names,
+            adaptive=isinstance(run.policy, LearningPolicy),
+        )
+        return log if policy is None else replace(log, probabilities=_learned_again(policy, log))
+
+    @classmethod
+    def from_table(cls, table: Any, experiment: Experiment, *, arm: str = "arm", propensity: str = "propensity") -> Log:
+        """The log in a table with a row for each decision, such as the service exports.
+
+        Parameters
+        ----------
+        table
+            Path of a CSV or Parquet file, a data frame, or a mapping from names to columns. Contexts and metrics have
+            the names of the declaration, with ``context.`` and ``metric.`` before them or without; if there is a column
+            ``choice_probabilities``, as the service writes it, the probabilities of all arms are known.
+        experiment
+            The declaration: it says what the columns mean. Rewards are what a policy would be told, so that of a metric
+            with direction "min" is ``worst - value``.
+        arm, propensity
+            Names of the columns with the arm that was served and its probability.
+
+        Examples
+        --------
+        >>> from conebandit.experiment.declaration import Experiment
+        >>> experiment = Experiment.from_dict({
+        ...     "id": "checkout",
+        ...     "arms": ["old", "new"],
+        ...     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000}],
+        ...     "context": [{"name": "device", "levels": ["phone", "desk"]}],
+        ... })
+        >>> log = Log.from_table({
+        ...     "arm": ["old", "new"],
+        ...     "propensity": [0.5, 0.5],
+        ...     "device": ["desk", "phone"],
+        ...     "revenue": [3.5, None],
+        ...     "latency": [300, 800],
+        ... }, experiment)
+        >>> log.rewards.tolist(), log.metric_names
+        ([[3.5, 1700.0], [nan, 1200.0]], ('revenue', '2000 - latency'))
+        """
+        return cls(**read_table(table, experiment, arm=arm, propensity=propensity))
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    @property
+    def n_arms(self) -> int:
+        """Number of arms, K."""
+        return len(self.arm_names)
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """Names of the M metrics."""
+        return self.cone.names or tuple(f"metric {m}" for m in range(self.cone.dim))
+
+    def take(self, rows: Any) -> Log:
+        """The log of some of the decisions.
+
+        Parameters
+        ----------
+        rows
+            Anything that picks rows of an array: a slice, a mask, indices. The order must stay that of the decisions.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> log = cb.Log([[0.1], [0.7]], [0, 1], [[1.0], [0.0]], [0.5, 0.5], cb.Cone.orthant(1))
+        >>> len(log.take(slice(1, None)))
+        1
+        """
+        every = {name: getattr(self, name)[rows] for name in ("contexts", "arms", "rewards", "propensities")}
+        chances = None if self.probabilities is None else self.probabilities[rows]
+        return replace(self, **every, probabilities=chances)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _checked_names(self) -> tuple[str, ...]:
+        columns = None if self.probabilities is None else self.probabilities.shape[1]
+        if not self.arm_names:
+            highest = int(np.max(as_floats(self.arms, "arms"), initial=0.0))
+            return tuple(map(str, range(highest + 1 if columns is None else columns)))
+        names = tuple(self.arm_names)
+        if isinstance(self.arm_names, str) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"arm_names must be a sequence of strings, one for each arm; got {self.arm_names!r}.")
+        if len(set(names)) < len(names):
+            raise ValueError(f"arm_names must be different from each other; got {names}.")
+        if columns is not None and columns != len(names):
+            raise ValueError(f"probabilities must have {len(names)} columns, one for each arm; got {columns}.")
+        return names
+
+    def _check_chances(self) -> None:
+        """Propensities above 0 and at most 1; probabilities that add up to 1 and agree with the propensities."""
+        bad = ~((self.propensities > 0.0) & (self.propensities <= 1.0 + ROUNDING))
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"propensities must lie above 0 and be at most 1; that of row {row} is {self.propensities[row]}. An "
+                "arm that was played had a positive probability: log that of the draw, not an estimate of it."
+            )
+        if self.probabilities is None:
+            return
+        require_probabilities(self.probabilities, "probabilities")
+        played = self.probabilities[np.arange(len(self)), self.arms]
+        wrong = np.abs(played - self.propensities) > ROUNDING
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"propensities must be the probabilities of the arms played; in row {row} they are "
+                f"{self.propensities[row]} and {played[row]}."
+            )
+
+    def _depend_on_the_arm_alone(self) -> bool:
+        """Whether each arm has the same propensity in all rows."""
+        spread = [np.ptp(self.propensities[self.arms == arm]) for arm in np.unique(self.arms)]
+        return max(spread) <= ROUNDING
+
+
+def require_probabilities(rows: FloatArray, name: str) -> None:
+    """A ``ValueError`` unless each row is at least 0 and adds up to 1."""
+    with np.errstate(invalid="ignore"):
+        bad = ~((rows >= 0.0).all(axis=1) & (np.abs(rows.sum(axis=1) - 1.0) <= ROUNDING))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"{name} must be at least 0 and add up to 1; row {row} is {rows[row].tolist()}.")
+
+
+def _shaped(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
+    """An array of this shape; None stands for any number above 0."""
+    array = as_floats(values, name)
+    fits = array.ndim == len(shape) and all(
+        size == want or (want is None and size > 0) for size, want in zip(array.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if want is None else str(want) for want in shape)
+        raise ValueError(f"{name} must have shape ({wanted}), a row for each decision; got shape {array.shape}.")
+    return array
+
+
+def _finite(array: FloatArray, name: str) -> FloatArray:
+    if not np.isfinite(array).all():
+        row = int((~np.isfinite(array)).any(axis=1).argmax())
+        raise ValueError(
+            f"{name} must be finite; row {row} is {array[row].tolist()}. Leave such rows out, or fill in a value."
+        )
+    return array
+
+
+def _not_extreme(rewards: FloatArray) -> FloatArray:
+    extreme = np.abs(rewards) > MAX_REWARD
+    if extreme.any():
+        raise ValueError(
+            f"rewards must be at most {MAX_REWARD:g} in size, or nan for what is not known; got {rewards[extreme][0]}."
+        )
+    return rewards
+
+
+def _indices(arms: ArrayLike, n_arms: int) -> NDArray[np.int64]:
+    numbers = as_floats(arms, "arms")
+    good = (numbers == np.floor(numbers)) & (numbers >= 0) & (numbers < n_arms)
+    if numbers.ndim != 1 or not good.all():
+        found = numbers.shape if numbers.ndim != 1 else numbers[~good][0]
+        raise ValueError(f"arms must be integers from 0 to {n_arms - 1}, one for each decision; got {found}.")
+    return numbers.astype(np.int64)
+
+
+def _learned_again(policy: Any, log: Log) -> FloatArray:
+    """Probabilities (n, K) of all arms, by letting a copy of the policy decide and learn as it did."""
+    learner, chances = policy.copy(), np.empty((len(log), log.n_arms))
+    for i, (context, arm, reward) in enumerate(zip(log.contexts, log.arms.tolist(), log.rewards, strict=True)):
+        decision = learner.decide(context, key=0)  # probabilities are those over all keys
+        if decision.probabilities is None or decision.probabilities[arm] != log.propensities[i]:
+            raise ValueError(
+                "policy must be the one that was handed to simulate, as it was then, and give probabilities; at row "
+                f"{i} {policy!r} does not give arm {arm} the propensity {log.propensities[i]} of the run."
+            )
+        chances[i] = decision.probabilities
+        learner.observe(context, arm, reward)
+    return chances
