@@ -148,8 +148,8 @@ def replay(problem: Problem) -> list[Scores]:
             f"{1.0 / log.n_arms:.4g}; propensities here go from {log.propensities.min():.4g} to "
             f"{log.propensities.max():.4g}. Use 'dr', for policies as they are."
         )
-    known = ~np.isnan(log.rewards)
-    return [Scores(problem.rewards, target.kept[:, None] * known * 1.0) for target in problem.targets]
+    known = problem.known()
+    return [Scores(problem.rewards, target.kept[:, None] * known) for target in problem.targets]
 
 
 ESTIMATORS: dict[str, Callable[[Problem], list[Scores]]] = {

@@ -12,8 +12,8 @@ from conebandit.evaluation.estimators import ESTIMATORS, Problem, Scores, stable
 from conebandit.evaluation.log import Log
 from conebandit.evaluation.outcomes import Fit, ridge
 from conebandit.evaluation.result import Evaluation
+from conebandit.evaluation.table import as_experiment
 from conebandit.evaluation.targets import UNLIKELY, Overlap, PolicyLike, Target, require_support
-from conebandit.experiment.declaration import Experiment
 from conebandit.simulate import Run
 from conebandit.validate.arguments import as_fraction, as_integer, is_integer
 from conebandit.validate.arrays import FloatArray
@@ -25,7 +25,7 @@ def evaluate(
     log: Any,
     policies: Mapping[str, PolicyLike] | Sequence[PolicyLike] | PolicyLike,
     *,
-    experiment: Experiment | None = None,
+    experiment: Any = None,
     estimator: Estimator = "auto",
     adaptive: bool | Literal["auto"] = "auto",
     level: float = 0.95,
@@ -37,87 +37,88 @@ def evaluate(
     Parameters
     ----------
     log
-        A :class:`Log`; a :class:`Run` of :func:`simulate`; or, with an experiment, a table of decisions or the path of
-        one, such as the service exports (CSV or Parquet).
+        A :class:`Log`, a :class:`Run`, or, with an experiment, a table or file as :meth:`Log.from_table` takes it.
     policies
-        By name: an arm (its index or name), ``"uniform"``, ``"logged"`` (what was done), probabilities (n, K), a
-        function from contexts (n, d) to probabilities (n, K), or a policy of this library, which is asked as it is and
-        does not learn. Arms and words need no name: ``["uniform", "old"]``.
+        By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), probabilities (n, K), a function
+        from contexts (n, d) to these, or a policy, which does not learn. Arms and words need no name.
     experiment
-        The declaration, for a table. For other logs its arms, metrics and cone replace those of the log.
+        The declaration. For a :class:`Log` or a :class:`Run`, its arms and cone replace those of the log.
     estimator
-        ``"ips"`` (inverse propensity), ``"snips"`` (self-normalised), ``"dr"`` (doubly robust), ``"stabilised"``
-        (doubly robust, for adaptive logs) or ``"replay"`` (for uniformly random logs; policies learn as they go). By
-        default ``"dr"``, and for adaptive logs ``"stabilised"``, unless their population has moved.
+        ``"ips"``, ``"snips"`` (self-normalised), ``"dr"`` (doubly robust), ``"stabilised"`` (the same, for adaptive
+        logs), ``"replay"`` (for uniformly random logs; policies learn as they go), or what suits the log.
     adaptive
-        Whether the log comes from a policy that learned while it was made; by default what the log says. Models of
-        outcomes are then fitted on earlier rows only.
+        Whether a policy learned while the log was made: then models of outcomes learn from earlier rows only.
     level
         Probability with which all intervals and all sure statements hold at once.
     n_folds
-        Into how many parts the rows are split to fit models of outcomes on other rows than those they are used for.
+        Parts of the log; a model of outcomes is used for another part than those it was fitted on.
     model
-        How such a model is fitted: a function of contexts (n, d), arms (n,), rewards (n, M, nan for unknown) and the
-        number of arms that gives a function from contexts (m, d) to means (m, K, M). By default a ridge regression.
-
-    Returns
-    -------
-    Evaluation
+        Fits such a model: from contexts (n, d), arms (n,), rewards (n, M) with nan, and K, to a function from contexts
+        (m, d) to means (m, K, M). A ridge regression by default.
 
     Raises
     ------
     ValueError
-        If the log cannot say anything about a policy, because it never plays what the policy would.
+        Also if the log cannot say anything about a policy, because it never plays what the policy would.
 
     Notes
     -----
-    Assumed are right propensities; rewards that depend on context and arm of their own row alone; and, where metrics
-    are not known, that this depends at most on the arm. Estimates are means over the population of the log;
-    ``"stabilised"`` needs one that does not move. ``docs/evaluate.md`` says more.
+    ``docs/evaluate.md`` says what is assumed, and what each estimator is for.
 
     Examples
     --------
     >>> import conebandit as cb
     >>> env = cb.environments.dose_finding(n_arms=3)
-    >>> policy = cb.RandomArm(n_arms=3, cone=env.cone, context_dim=env.context_dim)
-    >>> run = cb.simulate(policy, env, horizon=1000)
-    >>> found = cb.evaluate(run, {"low": 0, "high": 2, "by age": lambda x: np.eye(3)[np.where(x[:, 0] < 0.5, 2, 0)]})
-    >>> found.values.shape, found.estimator
-    ((3, 2), 'dr')
+    >>> run = cb.simulate(cb.RandomArm(3, env.cone, env.context_dim), env, horizon=1000)
+    >>> cb.evaluate(run, {"low": 0, "by age": lambda x: np.eye(3)[np.where(x[:, 0] < 0.5, 2, 0)]}).front
+    ('low', 'by age')
     """
     rows = _as_log(log, experiment)
-    if estimator not in get_args(Estimator):
-        raise ValueError(f"estimator must be one of {', '.join(get_args(Estimator))}; got {estimator!r}.")
-    if adaptive not in (True, False, "auto"):
-        raise ValueError(f"adaptive must be True, False or 'auto'; got {adaptive!r}.")
-    chance, parts = as_fraction(level, "level"), as_integer(n_folds, "n_folds", least=2)
-    learned = bool(rows.adaptive if adaptive == "auto" else adaptive)
+    learned = _as_adaptive(adaptive, rows)
     targets = [Target.of(name, policy, rows) for name, policy in _named(policies).items()]
+    parts = as_integer(n_folds, "n_folds", least=2)
+    problem = Problem(rows, targets, learned or estimator == "stabilised", parts, model or ridge)
+    return _judge(problem, _as_estimator(estimator), as_fraction(level, "level"), learned)
+
+
+def _judge(problem: Problem, estimator: str, level: float, adaptive: bool) -> Evaluation:
+    log, targets = problem.log, problem.targets
     for target in targets:
         require_support(target)
-    problem = Problem(rows, targets, learned or estimator == "stabilised", parts, model or ridge)
     chosen, notes = _choose(estimator, problem)
     values, covariance = _joint(targets, ESTIMATORS[chosen](problem))
-    weights = [t.kept * float(rows.n_arms) if chosen == "replay" else t.weights for t in targets]
+    weights = [t.kept * np.float64(log.n_arms) if chosen == "replay" else t.weights for t in targets]
     overlap = {t.name: Overlap.of(t, own) for t, own in zip(targets, weights, strict=True)}
     return Evaluation(
         policies=tuple(overlap),
-        metrics=rows.metric_names,
-        cone=rows.cone,
+        metrics=log.metric_names,
+        cone=log.cone,
         values=values,
         covariance=covariance,
-        level=chance,
+        level=level,
         estimator=chosen,
-        adaptive=learned,
-        n_rows=len(rows),
+        adaptive=adaptive,
+        n_rows=len(log),
         overlap=overlap,
         notes=(*notes, *(note for name, found in overlap.items() for note in found.notes(name))),
     )
 
 
-def _as_log(log: Any, experiment: Experiment | None) -> Log:
-    if experiment is not None and not isinstance(experiment, Experiment):
-        raise TypeError(f"experiment must be an Experiment; got {experiment!r}.")
+def _as_estimator(estimator: Any) -> str:
+    if estimator not in get_args(Estimator):
+        raise ValueError(f"estimator must be one of {', '.join(get_args(Estimator))}; got {estimator!r}.")
+    return str(estimator)
+
+
+def _as_adaptive(adaptive: Any, log: Log) -> bool:
+    if adaptive not in (True, False, "auto"):
+        raise ValueError(f"adaptive must be True, False or 'auto'; got {adaptive!r}.")
+    return bool(log.adaptive if adaptive == "auto" else adaptive)
+
+
+def _as_log(log: Any, experiment: Any) -> Log:
+    if experiment is not None:
+        experiment = as_experiment(experiment)
     if isinstance(log, Run):
         log = Log.from_run(log)
     if isinstance(log, Log):

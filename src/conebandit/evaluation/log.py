@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.evaluation.table import read_table
-from conebandit.experiment.declaration import Experiment
+from conebandit.evaluation.table import as_experiment, read_table
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.base import Policy
 from conebandit.policies.common import LearningPolicy
@@ -18,6 +17,7 @@ from conebandit.simulate import Run
 from conebandit.validate.arguments import MAX_REWARD
 from conebandit.validate.arrays import FloatArray, as_floats
 
+MAX_UNNAMED = 10_000  # larger indices are taken for ids
 ROUNDING = 1e-6  # by which probabilities may miss what they must be: files often keep seven digits
 
 
@@ -123,7 +123,7 @@ class Log:
         return log if policy is None else replace(log, probabilities=_learned_again(policy, log))
 
     @classmethod
-    def from_table(cls, table: Any, experiment: Experiment, *, arm: str = "arm", propensity: str = "propensity") -> Log:
+    def from_table(cls, table: Any, experiment: Any, *, arm: str = "arm", propensity: str = "propensity") -> Log:
         """The log in a table with a row for each decision, such as the service exports.
 
         Parameters
@@ -133,8 +133,8 @@ class Log:
             the names of the declaration, with ``context.`` and ``metric.`` before them or without; if there is a column
             ``choice_probabilities``, as the service writes it, the probabilities of all arms are known.
         experiment
-            The declaration: it says what the columns mean. Rewards are what a policy would be told, so that of a metric
-            with direction "min" is ``worst - value``.
+            The declaration, an ``Experiment``: it says what the columns mean. Rewards are what a policy would be told, so
+            that of a metric with direction "min" is ``worst - value``.
         arm, propensity
             Names of the columns with the arm that was served and its probability.
 
@@ -157,7 +157,7 @@ class Log:
         >>> log.rewards.tolist(), log.metric_names
         ([[3.5, 1700.0], [nan, 1200.0]], ('revenue', '2000 - latency'))
         """
-        return cls(**read_table(table, experiment, arm=arm, propensity=propensity))
+        return cls(**read_table(table, as_experiment(experiment), arm=arm, propensity=propensity))
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -197,7 +197,12 @@ class Log:
     def _checked_names(self) -> tuple[str, ...]:
         columns = None if self.probabilities is None else self.probabilities.shape[1]
         if not self.arm_names:
-            highest = int(np.max(as_floats(self.arms, "arms"), initial=0.0))
+            numbers = as_floats(self.arms, "arms")
+            highest = int(np.max(numbers[np.isfinite(numbers)], initial=0.0))
+            if columns is None and highest >= MAX_UNNAMED:
+                raise ValueError(
+                    f"arms must be indices from 0 on; got {highest}. With {MAX_UNNAMED:,} arms or more give arm_names."
+                )
             return tuple(map(str, range(highest + 1 if columns is None else columns)))
         names = tuple(self.arm_names)
         if isinstance(self.arm_names, str) or not all(isinstance(name, str) for name in names):
@@ -231,7 +236,7 @@ class Log:
 
     def _depend_on_the_arm_alone(self) -> bool:
         """Whether each arm has the same propensity in all rows."""
-        spread = [np.ptp(self.propensities[self.arms == arm]) for arm in np.unique(self.arms)]
+        spread = [float(np.ptp(self.propensities[self.arms == arm])) for arm in np.unique(self.arms)]
         return max(spread) <= ROUNDING
 
 

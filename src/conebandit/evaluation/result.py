@@ -78,13 +78,13 @@ class Evaluation:
     Examples
     --------
     >>> import conebandit as cb
-    >>> env = cb.environments.paper(n_arms=3, change_point=0, sigma=0.2)
-    >>> log = cb.simulate(cb.RandomArm(n_arms=3, cone=env.cone, context_dim=1), env, horizon=2000, seed=1)
-    >>> found = cb.evaluate(log, ["0", "1", "uniform"])
+    >>> env = cb.environments.dose_finding(n_arms=3)
+    >>> run = cb.simulate(cb.RandomArm(3, env.cone, env.context_dim), env, horizon=2000)
+    >>> found = cb.evaluate(run, ["0", "1", "2"])
     >>> found.values.shape, found.errors.shape, bool((found.radii() > 1.96 * found.errors).all())
     ((3, 2), (3, 2), True)
     >>> found.front, found.standings
-    (('0', '1'), {'0': 'on', '1': 'on', 'uniform': 'open'})
+    (('0', '1', '2'), {'0': 'on', '1': 'on', '2': 'on'})
     """
 
     policies: tuple[str, ...]
@@ -173,7 +173,8 @@ class Evaluation:
     def sentences(self) -> list[str]:
         """What the table means, and what a reader must know."""
         log = "an adaptive log" if self.adaptive else "a log that is not adaptive"
-        about = f"{self.n_rows:,} rows of {log}, estimator {self.estimator}; with {self.level:.0%} all intervals hold."
+        about = f"{self.n_rows:,} rows of {log}, estimator {self.estimator}; "
+        about += f"with probability {self.level:.4g} all intervals hold at once."
         return [about, *self.notes]
 
     def to_dict(self) -> dict[str, Any]:

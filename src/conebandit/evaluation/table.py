@@ -22,6 +22,13 @@ CHANCES = "choice_probabilities"  # column of the service's export: what the pol
 MODE, LIVE = "mode", "live"  # column that says whether the policy decided, or a baseline was served
 
 
+def as_experiment(value: Any) -> Experiment:
+    """The argument, if it is a declaration."""
+    if not isinstance(value, Experiment):
+        raise TypeError(f"experiment must be an Experiment, a declaration that was read; got {value!r}.")
+    return value
+
+
 def read_table(table: Any, experiment: Experiment, *, arm: str, propensity: str) -> dict[str, Any]:
     """Arguments of :class:`Log` from a table; a ``ValueError`` says which column or row is wrong."""
     columns = _columns(table)
@@ -38,7 +45,7 @@ def read_table(table: Any, experiment: Experiment, *, arm: str, propensity: str)
         "cone": Cone.from_facets(experiment.cone.facets, names=[_reward_name(m) for m in experiment.metrics]),
         "probabilities": chances,
         "arm_names": arms,
-        "adaptive": True if chances is not None else None,
+        "adaptive": True if CHANCES in columns else None,
     }
 
 
@@ -46,10 +53,11 @@ def _columns(table: Any) -> dict[str, Sequence[Any]]:
     """Columns of a file, a frame or a mapping, by name."""
     if isinstance(table, str | os.PathLike):
         return _file(Path(table))
-    if not hasattr(table, "__getitem__") or not (hasattr(table, "columns") or hasattr(table, "keys")):
-        raise TypeError(f"table must be a path, a data frame or a dict of columns; got {table!r}.")
-    names = list(getattr(table, "column_names", None) or getattr(table, "columns", None) or table.keys())
-    return {str(name): _plain(table[name]) for name in names}
+    for names in ("column_names", "columns", "keys"):  # Arrow; pandas and polars; a mapping
+        if hasattr(table, names) and hasattr(table, "__getitem__"):
+            found = getattr(table, names)
+            return {str(name): _plain(table[name]) for name in (found() if callable(found) else found)}
+    raise TypeError(f"table must be a path, a data frame or a dict of columns; got {table!r}.")
 
 
 def _plain(column: Any) -> Sequence[Any]:
@@ -152,8 +160,19 @@ def _chances(columns: dict[str, Sequence[Any]], played: Sequence[str | None], ar
             continue
         if _text(text) is None:
             return None  # logs of earlier versions
-        for name, chance in json.loads(text).items():
+        for name, chance in _parsed(text, i).items():
             if name not in arms:
                 raise ValueError(f"column {CHANCES!r}, row {i}: there is no arm {name!r}; arms are {', '.join(arms)}.")
             found[i, arms.index(name)] = chance
     return found
+
+
+def _parsed(text: str, row: int) -> dict[str, float]:
+    try:
+        found = json.loads(text)
+        return {str(name): float(chance) for name, chance in found.items()}
+    except (json.JSONDecodeError, AttributeError, TypeError, ValueError):
+        raise ValueError(
+            f"column {CHANCES!r}, row {row} must be arms and their probabilities as JSON, such as "
+            f'{{"old": 0.5, "new": 0.5}}; got {text!r}.'
+        ) from None

@@ -51,29 +51,32 @@ class Target:
             return cls(name, log, policy, log.probabilities)
         return cls(name, log, policy, _probabilities(name, policy, log))
 
+    @property
+    def is_logged(self) -> bool:
+        """Whether this is the policy that made the log."""
+        return self.probabilities is None or self.probabilities is self.log.probabilities
+
+    @property
+    def own(self) -> FloatArray:
+        """The probabilities of a policy that is not the one that made the log: they are known."""
+        assert self.probabilities is not None
+        return self.probabilities
+
     @cached_property
     def weights(self) -> FloatArray:
         """Shape (n,): how much more probable the arm played is under this policy than it was."""
         if self.is_logged:
             return np.ones(len(self.log))
-        assert self.probabilities is not None
-        return self.probabilities[np.arange(len(self.log)), self.log.arms] / self.log.propensities
-
-    @property
-    def is_logged(self) -> bool:
-        """Whether this is the policy that made the log."""
-        return self.probabilities is None or self.probabilities is self.log.probabilities
+        return np.asarray(self.own[np.arange(len(self.log)), self.log.arms] / self.log.propensities)
 
     @cached_property
     def expected_squares(self) -> FloatArray:
         """Shape (n,): squared weights, on average over the arms that might have been played, if that is known."""
         if self.is_logged or self.log.probabilities is None:
             return self.weights**2
-        chances = self.probabilities
-        assert chances is not None
-        return np.divide(chances**2, self.log.probabilities, out=np.zeros_like(chances), where=chances > 0.0).sum(
-            axis=1
-        )
+        possible = self.log.probabilities > 0.0
+        ratios = np.divide(self.own**2, self.log.probabilities, out=np.zeros(possible.shape), where=possible)
+        return np.asarray(ratios.sum(axis=1))
 
     @cached_property
     def kept(self) -> NDArray[np.bool_]:
@@ -85,7 +88,7 @@ class Target:
         if self.is_logged:
             return np.ones(len(log), dtype=np.bool_)
         if not hasattr(learner, "observe"):
-            drawn = np.random.default_rng(0).random((len(log), 1)) >= np.cumsum(self.probabilities, axis=1)[:, :-1]
+            drawn = np.random.default_rng(0).random((len(log), 1)) >= np.cumsum(self.own, axis=1)[:, :-1]
             return np.asarray(drawn.sum(axis=1) == log.arms)
         learner = learner.copy() if hasattr(learner, "copy") else copy.deepcopy(learner)
         kept = np.zeros(len(log), dtype=np.bool_)
@@ -185,8 +188,7 @@ class Overlap:
         if target.is_logged or log.probabilities is None:
             smallest = log.propensities[weights > 0.0].min(initial=1.0)
         else:
-            assert target.probabilities is not None
-            smallest = log.probabilities[target.probabilities > 0.0].min()
+            smallest = log.probabilities[target.own > 0.0].min()
         total = float(weights.sum())
         error = float(weights.std(ddof=1)) / np.sqrt(len(log)) if len(log) > 1 else np.inf
         return cls(
@@ -218,12 +220,11 @@ def require_support(target: Target) -> None:
     log = target.log
     if target.is_logged:
         return
-    assert target.probabilities is not None
     if log.probabilities is not None:
-        _refuse_zeros(target, np.where(log.probabilities > 0.0, 0.0, target.probabilities))
+        _refuse_zeros(target, np.where(log.probabilities > 0.0, 0.0, target.own), "have probability 0 there")
     else:
         played = np.bincount(log.arms, minlength=log.n_arms) > 0
-        _refuse_zeros(target, np.where(played, 0.0, target.probabilities))
+        _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = Overlap.of(target, target.weights)
         if overlap.mean_weight < 1.0 - UNLIKELY * overlap.mean_weight_error - MAX_MISSING:
             raise ValueError(
@@ -234,7 +235,7 @@ def require_support(target: Target) -> None:
     known = ~np.isnan(log.rewards)
     for m, metric in enumerate(log.metric_names):
         unknown = np.bincount(log.arms[known[:, m]], minlength=log.n_arms) == 0
-        arms = np.flatnonzero(unknown & (target.probabilities > 0.0).any(axis=0))
+        arms = np.flatnonzero(unknown & (target.own > 0.0).any(axis=0))
         if len(arms):
             names = ", ".join(log.arm_names[arm] for arm in arms)
             raise ValueError(
@@ -249,7 +250,7 @@ ADVICE = (
 )
 
 
-def _refuse_zeros(target: Target, missing: FloatArray) -> None:
+def _refuse_zeros(target: Target, missing: FloatArray, problem: str) -> None:
     """Refuse if the policy plays what the log could not; ``missing`` (n, K) are its probabilities of that."""
     lost = missing.sum(axis=1)
     if lost.mean() <= MAX_MISSING:
@@ -260,7 +261,7 @@ def _refuse_zeros(target: Target, missing: FloatArray) -> None:
     said = ", ".join(f"{target.log.arm_names[arm]} ({by_arm[arm]:.1%})" for arm in worst[:5])
     more = f" and {len(worst) - 5} more" if len(worst) > 5 else ""
     raise ValueError(
-        f"policy {target.name!r} cannot be judged from this log: {lost.mean():.1%} of its plays have probability 0 "
-        f"there, in {len(rows) / len(lost):.1%} of the rows (the first is row {rows[0]}, the last row {rows[-1]}), "
+        f"policy {target.name!r} cannot be judged from this log: {lost.mean():.1%} of its plays {problem}, "
+        f"in {len(rows) / len(lost):.1%} of the rows (the first is row {rows[0]}, the last row {rows[-1]}), "
         f"with arms {said}{more}. {ADVICE}"
     )

@@ -50,7 +50,11 @@ def evaluation_figure(
             ax.add_patch(Rectangle((x - dx, y - dy), 2 * dx, 2 * dy, fc=colour, ec=colour, alpha=0.18, lw=0))
             ax.add_patch(Rectangle((x - dx, y - dy), 2 * dx, 2 * dy, fill=False, ec=colour, lw=1.0))
             ax.plot(x, y, marker, color=colour, ms=8, mew=2)
-            ax.annotate(plain_text(label), (x, y), xytext=(6, 6), textcoords="offset points", fontsize=9)
+            right = x > values[:, 0].mean()  # labels point to the middle, so that none leaves the picture
+            corner, side = (x + (dx if right else -dx), y + dy), "right" if right else "left"
+            ax.annotate(
+                plain_text(label), corner, xytext=(0, 3), textcoords="offset points", fontsize=9, ha=side, va="bottom"
+            )
         ax.autoscale_view()
         ax.margins(0.08)
         ax.set(xlabel=plain_text(metrics[0]), ylabel=plain_text(metrics[1]))

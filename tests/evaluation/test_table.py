@@ -1,0 +1,229 @@
+"""Logs from tables: what the service exports, frames, and what is refused; and the command."""
+
+import csv
+import json
+
+import numpy as np
+import polars
+import pytest
+from typer.testing import CliRunner
+
+import conebandit as cb
+from conebandit.cli import app
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.export import export
+from conebandit.service.stores.base import open_store
+from tests.service.driver import Driver
+
+DECLARATION = {
+    "id": "checkout",
+    "arms": ["old", "new", "bold"],
+    "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 10.0}],
+    "context": [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}],
+    "policy": {"name": "ParetoUCB1", "explore": 0.4},
+}
+TABLE = {
+    "arm": ["old", "new", "bold", "new"],
+    "propensity": [0.25, 0.5, 0.25, 0.5],
+    "age": [18, 98, 58, 38],
+    "device": ["phone", "desk", "desk", "phone"],
+    "revenue": [1.0, None, 3.0, float("nan")],
+    "latency": [4.0, 12.0, 0.0, 1.0],
+}
+
+
+@pytest.fixture
+def experiment():
+    return Experiment.from_dict(DECLARATION)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The log of a service as CSV and Parquet, and what was decided."""
+    folder = tmp_path_factory.mktemp("log")
+    store = open_store(str(folder / "log.db"))
+    driver, rng, told = Driver(store), np.random.default_rng(0), []
+    driver.create(DECLARATION)
+    for i in range(150):
+        context = {"age": float(rng.integers(18, 99)), "device": str(rng.choice(["phone", "desk"]))}
+        reply = driver.ask(f"d{i}", context)
+        values = {"revenue": float(rng.integers(5)), "latency": float(rng.integers(14))}
+        if i % 10 == 9:
+            del values["revenue"]
+        driver.tell(f"d{i}", **values)
+        told.append((reply, context, values))
+    for suffix in ("csv", "parquet", "jsonl"):
+        (folder / f"log.{suffix}").write_bytes(b"".join(export(store, "checkout", suffix)))
+    (folder / "trial.json").write_text(json.dumps(DECLARATION))
+    driver.set_mode("shadow")
+    driver.ask("last", {"age": 40.0, "device": "desk"})
+    (folder / "shadow.csv").write_bytes(b"".join(export(store, "checkout", "csv")))
+    store.close()
+    return folder, told
+
+
+def test_an_exported_log_is_what_was_decided_and_reported(exported, experiment):
+    folder, told = exported
+    logs = [cb.Log.from_table(folder / f"log.{suffix}", experiment) for suffix in ("csv", "parquet")]
+    for log in logs:
+        assert log.adaptive
+        assert (log.arm_names, log.metric_names) == (("old", "new", "bold"), ("revenue", "10 - latency"))
+        for i, (reply, context, values) in enumerate(told):
+            assert log.arm_names[log.arms[i]] == reply["arm"]
+            assert log.propensities[i] == reply["propensity"]
+            np.testing.assert_array_equal(log.contexts[i], experiment.encode(context))
+            expected = [values.get("revenue", np.nan), max(10.0 - values["latency"], 0.0)]
+            np.testing.assert_array_equal(log.rewards[i], expected)
+        assert log.probabilities.min() >= 0.4 / 3 - 1e-9
+    np.testing.assert_array_equal(logs[0].probabilities, logs[1].probabilities)
+    found = cb.evaluate(folder / "log.csv", ["uniform", "new"], experiment=experiment)
+    assert found.estimator == "stabilised"
+    np.testing.assert_array_equal(found.values, cb.evaluate(logs[1], ["uniform", "new"]).values)
+
+
+def test_where_a_baseline_is_served_nothing_else_has_support(exported, experiment):
+    log = cb.Log.from_table(exported[0] / "shadow.csv", experiment)
+    np.testing.assert_array_equal(log.probabilities[-1], [1.0, 0.0, 0.0])
+    with pytest.raises(ValueError, match="the first is row 150, the last row 150"):
+        cb.evaluate(log, ["uniform"])
+    assert len(cb.evaluate(log.take(slice(150)), ["uniform"]).policies) == 1
+
+
+FRAMES = {
+    "dict": dict,
+    "polars": polars.DataFrame,
+    "pandas": lambda table: pytest.importorskip("pandas", reason="pip install pandas").DataFrame(table),
+    "pyarrow": lambda table: pytest.importorskip("pyarrow", reason="pip install pyarrow").table(table),
+}
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES.keys())
+def test_frames_of_any_library(make, experiment):
+    log = cb.Log.from_table(make(TABLE), experiment)
+    np.testing.assert_array_equal(log.arms, [0, 1, 2, 1])
+    np.testing.assert_array_equal(log.contexts, [[0, 1, 0], [1, 0, 1], [0.5, 0, 1], [0.25, 1, 0]])
+    np.testing.assert_array_equal(log.rewards, [[1, 6], [np.nan, 0], [3, 10], [np.nan, 9]])
+    assert log.probabilities is None
+    assert not log.adaptive
+
+
+def test_columns_may_have_other_names_and_arms_that_are_not_declared(experiment):
+    table = {**TABLE, "page": ["old", "new", "bold", "later"], "chance": TABLE["propensity"]}
+    log = cb.Log.from_table(table, experiment, arm="page", propensity="chance")
+    assert log.arm_names == ("old", "new", "bold", "later")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"arm": ["old", None, "bold", "new"]}, "column 'arm' must not be empty; it is in row 1"),
+        ({"propensity": [0.25, "much", 0.25, 0.5]}, "column 'propensity' must hold numbers; row 1 is 'much'"),
+        ({"propensity": [0.25, None, 0.25, 0.5]}, "propensities must lie above 0"),
+        ({"age": [18, 99, 58, 38]}, r"row 1: context: 'age' must lie in \[18, 98\]"),
+        ({"device": ["phone", "tv", "desk", "desk"]}, "row 1: context: 'device' must be one of phone, desk"),
+        ({"revenue": ["much", 1, 2, 3]}, "column 'revenue' must hold numbers"),
+        ({"choice_probabilities": ['{"tv": 1.0}'] * 4}, "row 0: there is no arm 'tv'"),
+        ({"choice_probabilities": ["often"] * 4}, "column 'choice_probabilities', row 0"),
+    ],
+)
+def test_wrong_tables_are_refused(changes, words, experiment):
+    with pytest.raises(ValueError, match=words):
+        cb.Log.from_table({**TABLE, **changes}, experiment)
+
+
+def test_missing_columns_and_files_are_named(experiment, tmp_path):
+    with pytest.raises(ValueError, match="must have a column 'latency'; it has arm, propensity"):
+        cb.Log.from_table({name: column for name, column in TABLE.items() if name != "latency"}, experiment)
+    with pytest.raises(TypeError, match="table must be a path, a data frame or a dict of columns; got 3"):
+        cb.Log.from_table(3, experiment)
+    for name, text, words in [
+        ("gone.csv", None, "is not a file"),
+        ("empty.csv", "arm,propensity\n", "is empty"),
+        ("ragged.csv", "arm,propensity\nold\n", "row 2: the number of entries"),
+        ("wide.csv", "arm,propensity\nold,1,2\n", "row 2: the number of entries"),
+        ("log.jsonl", "{}", "export its decisions"),
+    ]:
+        if text is not None:
+            (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match=words):
+            cb.Log.from_table(tmp_path / name, experiment)
+    (tmp_path / "latin.csv").write_bytes(b"arm\xff,propensity\nold,1\n")
+    with pytest.raises(ValueError, match="is not a CSV file in UTF-8"):
+        cb.Log.from_table(tmp_path / "latin.csv", experiment)
+
+
+def test_tables_from_before_probabilities_were_logged(exported, experiment, tmp_path):
+    with (exported[0] / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    rows[3]["choice_probabilities"] = ""
+    with (tmp_path / "old.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    log = cb.Log.from_table(tmp_path / "old.csv", experiment)
+    assert log.probabilities is None
+    assert log.adaptive
+
+
+def test_the_experiment_names_arms_and_metrics_of_other_logs(experiment):
+    log = cb.Log.from_table(TABLE, experiment)
+    plain = cb.Log(log.contexts, log.arms, log.rewards, log.propensities, cb.Cone.orthant(2))
+    found = cb.evaluate(plain, ["old"], experiment=experiment, estimator="ips")
+    assert (found.policies, found.metrics) == (("old",), ("revenue", "latency"))
+
+
+# ---- the command -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(exported):
+    folder = exported[0]
+    return lambda *args: CliRunner().invoke(
+        app, ["evaluate", str(folder / "log.csv"), "--experiment", str(folder / "trial.json"), *map(str, args)]
+    )
+
+
+def test_the_command_prints_and_writes(run, tmp_path, experiment, exported):
+    policy = cb.ParetoUCB1(3, experiment.cone, 3)
+    policy.save(tmp_path / "saved.npz")
+    file = tmp_path / "made" / "found.json"
+    result = run("--policy", "new", "--policy", "uniform", "--policy", tmp_path / "saved.npz", "--to", file)
+    assert result.exit_code == 0, result.output
+    assert "estimator stabilised" in result.output
+    written = json.loads(file.read_text())
+    assert [policy["name"] for policy in written["policies"]] == ["new", "uniform", str(tmp_path / "saved.npz")]
+    found = cb.evaluate(exported[0] / "log.csv", ["new", "uniform"], experiment=experiment)
+    assert written["policies"][0]["values"] == found.values[0].tolist()
+    assert file.with_suffix(".png").stat().st_size > 1000
+
+
+def test_by_default_the_command_judges_every_arm(run):
+    result = run()
+    for name in ("old", "new", "bold", "uniform", "logged"):
+        assert name in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--policy", "gone"), "policy 'gone' must be 'uniform', 'logged' or an arm"),
+        (("--estimator", "best"), "estimator must be one of"),
+        (("--level", "95"), "level must lie between 0 and 1"),
+        (("--estimator", "replay"), "estimator 'replay' needs a log"),
+    ],
+)
+def test_the_command_says_what_is_wrong(run, args, words):
+    result = run(*args)
+    assert result.exit_code == 2
+    assert words in " ".join(result.output.split())
+
+
+def test_the_command_refuses_files_that_are_not_what_they_should_be(exported, tmp_path):
+    folder = exported[0]
+    for log, declaration, words in [
+        (folder / "log.jsonl", folder / "trial.json", "export its decisions"),
+        (folder / "log.csv", tmp_path / "gone.toml", "cannot be read"),
+    ]:
+        result = CliRunner().invoke(app, ["evaluate", str(log), "--experiment", str(declaration)])
+        assert result.exit_code == 2
+        assert words in " ".join(result.output.split())
