@@ -77,6 +77,8 @@ def test_metrics_that_are_never_known_of_an_arm_are_refused():
     lost = cb.Log(log.contexts, log.arms, rewards, log.propensities, log.cone, probabilities=log.probabilities)
     with pytest.raises(ValueError, match=r"cannot be judged in metric 1: .*no value of metric 1 is known \(2\)"):
         cb.evaluate(lost, ["uniform"])
+    with pytest.raises(ValueError, match="'logged' cannot be judged in metric 1"):
+        cb.evaluate(lost, ["logged"])
     assert np.isfinite(cb.evaluate(lost, [0, 1]).values).all()
 
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from conebandit.evaluation.log import ROUNDING, Log
-from conebandit.evaluation.outcomes import Fit, folds, ridge
+from conebandit.evaluation.outcomes import Fit, Rows, folds, ridge
 from conebandit.evaluation.targets import Target
-from conebandit.validate.arrays import FloatArray
+from conebandit.validate.arrays import FloatArray, as_floats
 
 
 class Scores(NamedTuple):
@@ -100,8 +100,7 @@ def doubly_robust(problem: Problem) -> list[Scores]:
     expected = np.empty((len(problem.targets), *rewards.shape))
     fitted = np.empty_like(rewards)
     for past, rows in folds(len(log), problem.n_folds, in_time=problem.in_time):
-        predict = problem.model(log.contexts[past], log.arms[past], log.rewards[past], log.n_arms)
-        means = predict(log.contexts[rows])  # (rows, K, M)
+        means = _predictions(problem, past, rows)  # (rows, K, M)
         fitted[rows] = means[np.arange(len(rows)), log.arms[rows]]
         for own, target in zip(expected, problem.targets, strict=True):
             chances = target.probabilities
@@ -111,6 +110,23 @@ def doubly_robust(problem: Problem) -> list[Scores]:
         Scores(own + target.weights[:, None] * known * (rewards - fitted), every)
         for own, target in zip(expected, problem.targets, strict=True)
     ]
+
+
+def _predictions(problem: Problem, past: Rows, rows: Rows) -> FloatArray:
+    """Means (rows, K, M) by a model of other rows; where there are none, the mean of all rewards.
+
+    That mean is of later rows, too, but one number for a few rows: it spares a large error if rewards are far from 0.
+    """
+    log, shape = problem.log, (len(rows), problem.log.n_arms, problem.log.cone.dim)
+    if not len(past):
+        return np.broadcast_to(np.nanmean(log.rewards, axis=0), shape)
+    predict = problem.model(log.contexts[past], log.arms[past], log.rewards[past], log.n_arms)
+    means = as_floats(predict(log.contexts[rows]), "the means of model")
+    if means.shape != shape or not np.isfinite(means).all():
+        raise ValueError(
+            f"model must predict finite means of shape {shape}: contexts, arms and metrics; got shape {means.shape}."
+        )
+    return means
 
 
 def stabilised(problem: Problem) -> list[Scores]:

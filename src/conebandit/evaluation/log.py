@@ -14,14 +14,14 @@ from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.base import Policy
 from conebandit.policies.common import LearningPolicy
 from conebandit.simulate import Run
-from conebandit.validate.arguments import MAX_REWARD
 from conebandit.validate.arrays import FloatArray, as_floats
 
+MAX_SIZE = 1e100  # of contexts and rewards; squares of larger ones, times weights, may overflow
 MAX_UNNAMED = 10_000  # larger indices are taken for ids
 ROUNDING = 1e-6  # by which probabilities may miss what they must be: files often keep seven digits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Log:
     """Decisions that were made, in the order in which they were made.
 
@@ -74,7 +74,7 @@ class Log:
         n, n_objectives = len(as_floats(self.arms, "arms")), as_cone(self.cone).dim
         if not n:
             raise ValueError("arms must not be empty: a log needs at least one decision.")
-        self._set("contexts", _finite(_shaped(self.contexts, "contexts", (n, None)), "contexts"))
+        self._set("contexts", _known(_shaped(self.contexts, "contexts", (n, None))))
         self._set("rewards", _not_extreme(_shaped(self.rewards, "rewards", (n, n_objectives))))
         self._set("propensities", _shaped(self.propensities, "propensities", (n,)))
         if self.probabilities is not None:
@@ -82,6 +82,8 @@ class Log:
         self._set("arm_names", self._checked_names())
         self._set("arms", _indices(self.arms, self.n_arms))
         self._check_chances()
+        if self.adaptive not in (True, False, None):
+            raise ValueError(f"adaptive must be True, False or None; got {self.adaptive!r}.")
         if self.adaptive is None:
             self._set("adaptive", not self._depend_on_the_arm_alone())
 
@@ -133,8 +135,8 @@ class Log:
             the names of the declaration, with ``context.`` and ``metric.`` before them or without; if there is a column
             ``choice_probabilities``, as the service writes it, the probabilities of all arms are known.
         experiment
-            The declaration, an ``Experiment``: it says what the columns mean. Rewards are what a policy would be told, so
-            that of a metric with direction "min" is ``worst - value``.
+            The declaration, an ``Experiment``: it says what the columns mean. Rewards are what a policy would be
+            told, so that of a metric with direction "min" is ``worst - value``.
         arm, propensity
             Names of the columns with the arm that was served and its probability.
 
@@ -161,6 +163,13 @@ class Log:
 
     def __len__(self) -> int:
         return len(self.arms)
+
+    def __repr__(self) -> str:
+        known = "all" if self.probabilities is not None else "those of the arms played"
+        return (
+            f"Log({len(self)} rows, arms {', '.join(self.arm_names)}, metrics {', '.join(self.metric_names)}, "
+            f"probabilities: {known}, {'' if self.adaptive else 'not '}adaptive)"
+        )
 
     @property
     def n_arms(self) -> int:
@@ -261,20 +270,28 @@ def _shaped(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> Floa
     return array
 
 
-def _finite(array: FloatArray, name: str) -> FloatArray:
-    if not np.isfinite(array).all():
-        row = int((~np.isfinite(array)).any(axis=1).argmax())
+def _known(contexts: FloatArray) -> FloatArray:
+    bad = ~(np.abs(contexts) <= MAX_SIZE).all(axis=1)
+    if bad.any():
+        row = int(bad.argmax())
         raise ValueError(
-            f"{name} must be finite; row {row} is {array[row].tolist()}. Leave such rows out, or fill in a value."
+            f"contexts must be numbers of at most {MAX_SIZE:g} in size; row {row} is {contexts[row].tolist()}. Leave "
+            "such rows out, or fill in a value."
         )
-    return array
+    return contexts
 
 
 def _not_extreme(rewards: FloatArray) -> FloatArray:
-    extreme = np.abs(rewards) > MAX_REWARD
-    if extreme.any():
+    sizes = np.abs(np.nan_to_num(rewards, nan=0.0, posinf=np.inf, neginf=np.inf))
+    if sizes.max() > MAX_SIZE:
+        worst = rewards.flat[sizes.argmax()]
+        raise ValueError(f"rewards must be at most {MAX_SIZE:g} in size, or nan for what is not known; got {worst}.")
+    largest = sizes.max(axis=0)
+    tiny = (largest > 0.0) & (largest < 1.0 / MAX_SIZE)
+    if tiny.any():
         raise ValueError(
-            f"rewards must be at most {MAX_REWARD:g} in size, or nan for what is not known; got {rewards[extreme][0]}."
+            f"rewards must be above {1.0 / MAX_SIZE:g} in size, so that squares are not lost; the largest of a metric "
+            f"is {largest[tiny][0]}. Give them in other units."
         )
     return rewards
 

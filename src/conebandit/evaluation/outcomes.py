@@ -21,8 +21,6 @@ def ridge(contexts: FloatArray, arms: NDArray[np.int64], rewards: FloatArray, n_
     Coordinates are standardised, and the penalty is one row's worth for each coefficient, so neither units of contexts
     nor of rewards matter. Where nothing is known, the prediction is the mean over all arms, or 0.
     """
-    if not len(contexts):
-        return lambda x: np.zeros((len(x), n_arms, rewards.shape[1]))
     centre, scale = contexts.mean(axis=0), contexts.std(axis=0)
     scale[~(scale > 1e-12 * np.abs(centre))] = 1.0
 
@@ -48,7 +46,7 @@ def folds(n: int, count: int, *, in_time: bool) -> Iterator[tuple[Rows, Rows]]:
     """Pairs of rows to learn from and rows to predict; each row is predicted once.
 
     In time, what is predicted is a block of later rows. Blocks grow, since a policy changes most at the beginning, and
-    so does what is known; of ``count`` blocks the first is ``1 / count^2`` of all rows, and nothing is known for it.
+    so does what is known; of ``count`` blocks the first is ``1 / count^2`` of all rows, and there is none before it.
     """
     rows = np.arange(n)
     if in_time:

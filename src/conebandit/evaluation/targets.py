@@ -218,12 +218,27 @@ class Overlap:
 def require_support(target: Target) -> None:
     """A ``ValueError`` that says what is missing, if the policy plays arms where the log could not have."""
     log = target.log
-    if target.is_logged:
-        return
+    plays = np.bincount(log.arms, minlength=log.n_arms) > 0
+    if not target.is_logged:
+        _require_probability(target, plays)
+        plays = (target.own > 0.0).any(axis=0)
+    known = ~np.isnan(log.rewards)
+    for m, metric in enumerate(log.metric_names):
+        unknown = np.bincount(log.arms[known[:, m]], minlength=log.n_arms) == 0
+        if (unknown & plays).any():
+            names = ", ".join(log.arm_names[arm] for arm in np.flatnonzero(unknown & plays))
+            raise ValueError(
+                f"policy {target.name!r} cannot be judged in {metric}: it plays arms of which no value of {metric} is "
+                f"known ({names})."
+            )
+
+
+def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
+    """Refuse a policy that plays what the log could not; ``played`` (K,) are the arms that it did play."""
+    log = target.log
     if log.probabilities is not None:
         _refuse_zeros(target, np.where(log.probabilities > 0.0, 0.0, target.own), "have probability 0 there")
     else:
-        played = np.bincount(log.arms, minlength=log.n_arms) > 0
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = Overlap.of(target, target.weights)
         if overlap.mean_weight < 1.0 - UNLIKELY * overlap.mean_weight_error - MAX_MISSING:
@@ -231,16 +246,6 @@ def require_support(target: Target) -> None:
                 f"policy {target.name!r} cannot be judged from this log: the mean weight is {overlap.mean_weight:.3f} "
                 f"± {overlap.mean_weight_error:.3f} and would be 1 if every arm that the policy plays could have been "
                 f"played. So about {1.0 - overlap.mean_weight:.0%} of its plays have probability 0 in the log. {ADVICE}"
-            )
-    known = ~np.isnan(log.rewards)
-    for m, metric in enumerate(log.metric_names):
-        unknown = np.bincount(log.arms[known[:, m]], minlength=log.n_arms) == 0
-        arms = np.flatnonzero(unknown & (target.own > 0.0).any(axis=0))
-        if len(arms):
-            names = ", ".join(log.arm_names[arm] for arm in arms)
-            raise ValueError(
-                f"policy {target.name!r} cannot be judged in {metric}: it plays arms of which no value of {metric} is "
-                f"known ({names})."
             )
 
 
