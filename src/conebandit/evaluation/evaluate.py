@@ -156,7 +156,7 @@ def _choose(estimator: str, problem: Problem) -> tuple[str, list[str]]:
     """The estimator to use, and what to say about it."""
     if estimator not in ("auto", "stabilised"):
         return estimator, []
-    if not problem.in_time:
+    if not problem.in_time or (estimator == "auto" and problem.log.probabilities is None):
         return "dr", []
     if not any(_moved(problem.log.contexts, stable_shares(target, problem)) for target in problem.targets):
         return "stabilised", []

@@ -19,7 +19,8 @@ PolicyLike = Any  # what Target.of takes; an alias that says so
 UNIFORM, LOGGED = "uniform", "logged"
 
 MAX_MISSING = 1e-6  # share of a policy's plays that may be without support: rounding in files
-UNLIKELY = 4.0  # standard errors by which a mean weight is off by chance once in 16,000 times
+UNLIKELY = 4.0  # standard errors by which a mean is off by chance once in 16,000 times
+IMPOSSIBLE = 8.0  # the same for mean weights, whose long tails a log may not have seen
 FEW = 50.0  # rows in effect below which normal error bars are not to be trusted
 
 
@@ -209,8 +210,8 @@ class Overlap:
             )
         if abs(self.mean_weight - 1.0) > UNLIKELY * self.mean_weight_error:
             found.append(
-                f"{name}: the mean weight is {self.mean_weight:.3f} ± {self.mean_weight_error:.3f}, not 1: are the "
-                "propensities those with which arms were drawn?"
+                f"{name}: the mean weight is {self.mean_weight:.3f} ± {self.mean_weight_error:.3f}, not 1: are "
+                "the propensities those with which arms were drawn, and could every arm have been?"
             )
         return found
 
@@ -221,7 +222,7 @@ def require_support(target: Target) -> None:
     plays = np.bincount(log.arms, minlength=log.n_arms) > 0
     if not target.is_logged:
         _require_probability(target, plays)
-        plays = (target.own > 0.0).any(axis=0)
+        plays = np.asarray((target.own > 0.0).any(axis=0))
     known = ~np.isnan(log.rewards)
     for m, metric in enumerate(log.metric_names):
         unknown = np.bincount(log.arms[known[:, m]], minlength=log.n_arms) == 0
@@ -241,7 +242,7 @@ def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
     else:
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = Overlap.of(target, target.weights)
-        if overlap.mean_weight < 1.0 - UNLIKELY * overlap.mean_weight_error - MAX_MISSING:
+        if overlap.mean_weight < 1.0 - IMPOSSIBLE * overlap.mean_weight_error - MAX_MISSING:
             raise ValueError(
                 f"policy {target.name!r} cannot be judged from this log: the mean weight is {overlap.mean_weight:.3f} "
                 f"± {overlap.mean_weight_error:.3f} and would be 1 if every arm that the policy plays could have been "
