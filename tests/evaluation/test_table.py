@@ -118,7 +118,7 @@ def test_columns_may_have_other_names_and_arms_that_are_not_declared(experiment)
     [
         ({"arm": ["old", None, "bold", "new"]}, "column 'arm' must not be empty; it is in row 1"),
         ({"propensity": [0.25, "much", 0.25, 0.5]}, "column 'propensity' must hold numbers; row 1 is 'much'"),
-        ({"propensity": [0.25, None, 0.25, 0.5]}, "propensities must lie above 0"),
+        ({"propensity": [0.25, None, 0.25, 0.5]}, "propensities must lie from 1e-12 to 1"),
         ({"age": [18, 99, 58, 38]}, r"row 1: context: 'age' must lie in \[18, 98\]"),
         ({"device": ["phone", "tv", "desk", "desk"]}, "row 1: context: 'device' must be one of phone, desk"),
         ({"revenue": ["much", 1, 2, 3]}, "column 'revenue' must hold numbers"),

@@ -18,6 +18,7 @@ from conebandit.validate.arrays import FloatArray, as_floats
 
 MAX_SIZE = 1e100  # of contexts and rewards; squares of larger ones, times weights, may overflow
 MAX_UNNAMED = 10_000  # larger indices are taken for ids
+MIN_CHANCE = 1e-12  # smaller probabilities are taken for 0: nothing can be learned from them
 ROUNDING = 1e-6  # by which probabilities may miss what they must be: files often keep seven digits
 
 
@@ -223,12 +224,12 @@ class Log:
         return names
 
     def _check_chances(self) -> None:
-        """Propensities above 0 and at most 1; probabilities that add up to 1 and agree with the propensities."""
-        bad = ~((self.propensities > 0.0) & (self.propensities <= 1.0 + ROUNDING))
+        """Propensities from ``MIN_CHANCE`` to 1; probabilities that add up to 1 and agree with the propensities."""
+        bad = ~((self.propensities >= MIN_CHANCE) & (self.propensities <= 1.0 + ROUNDING))
         if bad.any():
             row = int(bad.argmax())
             raise ValueError(
-                f"propensities must lie above 0 and be at most 1; that of row {row} is {self.propensities[row]}. An "
+                f"propensities must lie from {MIN_CHANCE:g} to 1; that of row {row} is {self.propensities[row]}. An "
                 "arm that was played had a positive probability: log that of the draw, not an estimate of it."
             )
         if self.probabilities is None:

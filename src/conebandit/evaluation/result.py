@@ -126,11 +126,10 @@ class Evaluation:
         places = [self._place(name) for name in (policy, other)]
         if places[0] == places[1]:
             raise ValueError(f"policy and other must be two different policies; got {policy!r} twice.")
-        leads, found = differences(self.values, self.covariance, np.eye(len(self.metrics)))
-        errors = np.sqrt(np.diag(found)).reshape(leads.shape)
+        leads, errors, radii = differences(self.values, self.covariance, np.eye(len(self.metrics)), self.level)
         pair = list(combinations(range(len(self.policies)), 2)).index((min(places), max(places)))
         sign = 1.0 if places[0] < places[1] else -1.0
-        return Difference(sign * leads[pair], errors[pair], largest_deviation(found, self.level) * errors[pair])
+        return Difference(sign * leads[pair], errors[pair], radii[pair])
 
     @cached_property
     def front(self) -> tuple[str, ...]:

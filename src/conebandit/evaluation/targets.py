@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.evaluation.log import Log, require_probabilities
+from conebandit.evaluation.log import MIN_CHANCE, Log, require_probabilities
 from conebandit.validate.arguments import as_arm, is_integer
 from conebandit.validate.arrays import FloatArray, as_floats
 
@@ -75,7 +75,7 @@ class Target:
         """Shape (n,): squared weights, on average over the arms that might have been played, if that is known."""
         if self.is_logged or self.log.probabilities is None:
             return self.weights**2
-        possible = self.log.probabilities > 0.0
+        possible = self.log.probabilities >= MIN_CHANCE
         ratios = np.divide(self.own**2, self.log.probabilities, out=np.zeros(possible.shape), where=possible)
         return np.asarray(ratios.sum(axis=1))
 
@@ -238,7 +238,7 @@ def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
     """Refuse a policy that plays what the log could not; ``played`` (K,) are the arms that it did play."""
     log = target.log
     if log.probabilities is not None:
-        _refuse_zeros(target, np.where(log.probabilities > 0.0, 0.0, target.own), "have probability 0 there")
+        _refuse_zeros(target, np.where(log.probabilities >= MIN_CHANCE, 0.0, target.own), "have probability 0 there")
     else:
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = Overlap.of(target, target.weights)
