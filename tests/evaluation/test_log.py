@@ -152,7 +152,6 @@ def test_policies_that_give_no_probabilities_are_refused():
         ({"adaptive": "yes"}, ValueError, "adaptive must be True, False or 'auto'"),
         ({"level": 1.0}, ValueError, "level must lie between 0 and 1"),
         ({"n_folds": 1}, ValueError, "n_folds must be an integer, at least 2"),
-        ({"experiment": "trial.toml"}, TypeError, "experiment must be an Experiment"),
     ],
 )
 def test_wrong_options_are_refused(options, kind, words):

@@ -67,12 +67,13 @@ def test_an_exported_log_is_what_was_decided_and_reported(exported, experiment):
     logs = [cb.Log.from_table(folder / f"log.{suffix}", experiment) for suffix in ("csv", "parquet")]
     for log in logs:
         assert log.adaptive
-        assert (log.arm_names, log.metric_names) == (("old", "new", "bold"), ("revenue", "10 - latency"))
+        assert (log.arm_names, log.metric_names) == (("old", "new", "bold"), ("revenue", "latency"))
+        assert log.cone == cb.Cone.orthant(2, names=["revenue", "latency"], minimise=["latency"])
         for i, (reply, context, values) in enumerate(told):
             assert log.arm_names[log.arms[i]] == reply["arm"]
             assert log.propensities[i] == reply["propensity"]
             np.testing.assert_array_equal(log.contexts[i], experiment.encode(context))
-            expected = [values.get("revenue", np.nan), max(10.0 - values["latency"], 0.0)]
+            expected = [values.get("revenue", np.nan), values["latency"]]
             np.testing.assert_array_equal(log.rewards[i], expected)
         assert log.probabilities.min() >= 0.4 / 3 - 1e-9
     np.testing.assert_array_equal(logs[0].probabilities, logs[1].probabilities)
@@ -102,7 +103,7 @@ def test_frames_of_any_library(make, experiment):
     log = cb.Log.from_table(make(TABLE), experiment)
     np.testing.assert_array_equal(log.arms, [0, 1, 2, 1])
     np.testing.assert_array_equal(log.contexts, [[0, 1, 0], [1, 0, 1], [0.5, 0, 1], [0.25, 1, 0]])
-    np.testing.assert_array_equal(log.rewards, [[1, 6], [np.nan, 0], [3, 10], [np.nan, 9]])
+    np.testing.assert_array_equal(log.rewards, [[1, 4], [np.nan, 12], [3, 0], [np.nan, 1]])
     assert log.probabilities is None
     assert not log.adaptive
 
@@ -165,11 +166,22 @@ def test_tables_from_before_probabilities_were_logged(exported, experiment, tmp_
     assert log.adaptive
 
 
-def test_the_experiment_names_arms_and_metrics_of_other_logs(experiment):
+def test_less_of_a_cost_is_better(experiment):
+    cheap = {"latency": [2.0 + (arm == "bold") for arm in TABLE["arm"]] * 50, "revenue": [1.0] * 200}
+    table = {**{name: column * 50 for name, column in TABLE.items()}, **cheap}
+    found = cb.evaluate(table, ["new", "bold"], experiment=experiment, estimator="snips")
+    np.testing.assert_allclose(found.values, [[1, 2], [1, 3]])
+    assert found.standings == {"new": "on", "bold": "off"}
+    assert "latency (less is better)" in str(found)
+    assert found.figure().axes[0].get_ylabel() == "latency (less is better)"
+
+
+def test_an_experiment_is_for_tables(experiment):
     log = cb.Log.from_table(TABLE, experiment)
-    plain = cb.Log(log.contexts, log.arms, log.rewards, log.propensities, cb.Cone.orthant(2))
-    found = cb.evaluate(plain, ["old"], experiment=experiment, estimator="ips")
-    assert (found.policies, found.metrics) == (("old",), ("revenue", "latency"))
+    with pytest.raises(TypeError, match="a Log and a Run have a cone and names of their own"):
+        cb.evaluate(log, ["old"], experiment=experiment)
+    with pytest.raises(TypeError, match="experiment must be an Experiment"):
+        cb.evaluate(TABLE, ["old"], experiment=DECLARATION)
 
 
 # ---- the command -------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +11,6 @@ from conebandit.evaluation.estimators import ESTIMATORS, Problem, Scores, stable
 from conebandit.evaluation.log import Log
 from conebandit.evaluation.outcomes import Fit, ridge
 from conebandit.evaluation.result import Evaluation
-from conebandit.evaluation.table import as_experiment
 from conebandit.evaluation.targets import UNLIKELY, Overlap, PolicyLike, Target, require_support
 from conebandit.simulate import Run
 from conebandit.validate.arguments import as_fraction, as_integer, is_integer
@@ -42,7 +40,7 @@ def evaluate(
         By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), probabilities (n, K), a function
         from contexts (n, d) to these, or a policy, which does not learn. Arms and words need no name.
     experiment
-        The declaration. For a :class:`Log` or a :class:`Run`, its arms and cone replace those of the log.
+        The declaration, an ``Experiment``, for a table or file.
     estimator
         ``"ips"``, ``"snips"`` (self-normalised), ``"dr"`` (doubly robust), ``"stabilised"`` (the same, for adaptive
         logs), ``"replay"`` (for uniformly random logs; policies learn as they go), or what suits the log.
@@ -117,12 +115,10 @@ def _as_adaptive(adaptive: Any, log: Log) -> bool:
 
 
 def _as_log(log: Any, experiment: Any) -> Log:
-    if experiment is not None:
-        experiment = as_experiment(experiment)
-    if isinstance(log, Run):
-        log = Log.from_run(log)
-    if isinstance(log, Log):
-        return log if experiment is None else replace(log, cone=experiment.cone, arm_names=experiment.arms)
+    if isinstance(log, Run | Log):
+        if experiment is not None:
+            raise TypeError("experiment is for tables and files; a Log and a Run have a cone and names of their own.")
+        return log if isinstance(log, Log) else Log.from_run(log)
     if experiment is None:
         raise TypeError(
             f"log must be a conebandit.Log or a Run; got {log!r}. A table or a file needs an experiment as well, which "

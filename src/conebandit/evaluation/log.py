@@ -33,7 +33,7 @@ class Log:
     arms
         Shape (n,), indices of the arms that were played.
     rewards
-        Shape (n, M), more is better; nan where a metric is not known.
+        Shape (n, M), in the units of the cone; nan where a metric is not known.
     propensities
         Shape (n,), the probabilities with which these arms were drawn: above 0, at most 1.
     cone
@@ -136,8 +136,8 @@ class Log:
             the names of the declaration, with ``context.`` and ``metric.`` before them or without; if there is a column
             ``choice_probabilities``, as the service writes it, the probabilities of all arms are known.
         experiment
-            The declaration, an ``Experiment``: it says what the columns mean. Rewards are what a policy would be
-            told, so that of a metric with direction "min" is ``worst - value``.
+            The declaration, an ``Experiment``: it says what the columns mean. Rewards are as they were measured, and
+            the cone is one of measured values: it minimises metrics with direction "min".
         arm, propensity
             Names of the columns with the arm that was served and its probability.
 
@@ -157,8 +157,8 @@ class Log:
         ...     "revenue": [3.5, None],
         ...     "latency": [300, 800],
         ... }, experiment)
-        >>> log.rewards.tolist(), log.metric_names
-        ([[3.5, 1700.0], [nan, 1200.0]], ('revenue', '2000 - latency'))
+        >>> log.rewards.tolist(), log.metric_names, log.cone.minimise
+        ([[3.5, 300.0], [nan, 800.0]], ('revenue', 'latency'), ('latency',))
         """
         return cls(**read_table(table, as_experiment(experiment), arm=arm, propensity=propensity))
 

@@ -153,7 +153,7 @@ class Evaluation:
 
     def rows(self) -> list[list[str]]:
         """A table, its head first: values with the half widths of simultaneous intervals, standing, rows in effect."""
-        head = ["policy", *self.metrics, "front", "rows in effect"]
+        head = ["policy", *map(self._label, self.metrics), "front", "rows in effect"]
         table = [head]
         for name, values, radii in zip(self.policies, self.values, self.radii(), strict=True):
             cells = [f"{value:.4g} ± {radius:.2g}" for value, radius in zip(values, radii, strict=True)]
@@ -162,6 +162,10 @@ class Evaluation:
             said = standing + estimated.get(standing, "")
             table.append([name, *cells, said, f"{self.overlap[name].effective_rows:,.0f}"])
         return table
+
+    def _label(self, metric: str) -> str:
+        """A metric, and which way is better if that is less."""
+        return f"{metric} (less is better)" if metric in self.cone.minimise else metric
 
     def __str__(self) -> str:
         table = self.rows()
@@ -185,6 +189,7 @@ class Evaluation:
             "level": self.level,
             "rows": self.n_rows,
             "metrics": list(self.metrics),
+            "minimise": list(self.cone.minimise),
             "facets": self.cone.facets.tolist(),
             "notes": list(self.notes),
             "policies": [
@@ -223,6 +228,6 @@ class Evaluation:
             self.radii()[:, shown],
             labels=self.policies,
             standings=[self.standings[name] for name in self.policies],
-            metrics=(names[0], names[1]),
+            metrics=(self._label(names[0]), self._label(names[1])),
             level=self.level,
         )

@@ -14,8 +14,6 @@ import numpy as np
 
 from conebandit.experiment.columns import Numeric
 from conebandit.experiment.declaration import Experiment
-from conebandit.experiment.metrics import Metric
-from conebandit.geometry.cone import Cone
 from conebandit.validate.arrays import FloatArray
 
 CHANCES = "choice_probabilities"  # column of the service's export: what the policy would do, by name, as JSON
@@ -40,9 +38,10 @@ def read_table(table: Any, experiment: Experiment, *, arm: str, propensity: str)
     return {
         "contexts": _contexts(columns, experiment, len(played)),
         "arms": [arms.index(name) for name in played if name is not None],
-        "rewards": np.column_stack([_rewards(columns, metric) for metric in experiment.metrics]),
+        "rewards": np.column_stack([_numbers(_column(columns, m, "metric."), m) for m in experiment.metric_index]),
         "propensities": _numbers(_column(columns, propensity), propensity),
-        "cone": Cone.from_facets(experiment.cone.facets, names=[_reward_name(m) for m in experiment.metrics]),
+        # Values as they were measured, for people: the cone of the declaration is that of rewards.
+        "cone": experiment.cone.turned([m.name for m in experiment.metrics if m.direction == "min"]),
         "probabilities": chances,
         "arm_names": arms,
         "adaptive": True if CHANCES in columns else None,
@@ -136,16 +135,6 @@ def _contexts(columns: dict[str, Sequence[Any]], experiment: Experiment, n: int)
         except ValueError as error:
             raise ValueError(f"row {i}: {error}") from None
     return rows
-
-
-def _rewards(columns: dict[str, Sequence[Any]], metric: Metric) -> FloatArray:
-    values = _numbers(_column(columns, metric.name, "metric."), metric.name)
-    return np.array([math.nan if math.isnan(value) else metric.reward(value) for value in values.tolist()])
-
-
-def _reward_name(metric: Metric) -> str:
-    """What the reward is called, for which more is better."""
-    return metric.name if metric.worst is None else f"{metric.worst:g} - {metric.name}"
 
 
 def _chances(columns: dict[str, Sequence[Any]], played: Sequence[str | None], arms: Sequence[str]) -> FloatArray | None:
