@@ -22,7 +22,7 @@ DECLARATION = {
     "context": [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}],
     "policy": {"name": "ParetoUCB1", "explore": 0.4},
 }
-TABLE = {
+TABLE: dict[str, list] = {
     "arm": ["old", "new", "bold", "new"],
     "propensity": [0.25, 0.5, 0.25, 0.5],
     "age": [18, 98, 58, 38],
@@ -168,7 +168,7 @@ def test_tables_from_before_probabilities_were_logged(exported, experiment, tmp_
 
 def test_less_of_a_cost_is_better(experiment):
     cheap = {"latency": [2.0 + (arm == "bold") for arm in TABLE["arm"]] * 50, "revenue": [1.0] * 200}
-    table = {**{name: column * 50 for name, column in TABLE.items()}, **cheap}
+    table = {**{name: list(column) * 50 for name, column in TABLE.items()}, **cheap}
     found = cb.evaluate(table, ["new", "bold"], experiment=experiment, estimator="snips")
     np.testing.assert_allclose(found.values, [[1, 2], [1, 3]])
     assert found.standings == {"new": "on", "bold": "off"}

@@ -11,7 +11,7 @@ from conebandit.evaluation.estimators import ESTIMATORS, Problem, Scores, stable
 from conebandit.evaluation.log import Log
 from conebandit.evaluation.outcomes import Fit, ridge
 from conebandit.evaluation.result import Evaluation
-from conebandit.evaluation.targets import UNLIKELY, Overlap, PolicyLike, Target, require_support
+from conebandit.evaluation.targets import UNLIKELY, PolicyLike, Target, notes_on, overlap_of, require_support
 from conebandit.simulate import Run
 from conebandit.validate.arguments import as_fraction, as_integer, is_integer
 from conebandit.validate.arrays import FloatArray
@@ -86,7 +86,7 @@ def _judge(problem: Problem, estimator: str, level: float, adaptive: bool) -> Ev
     chosen, notes = _choose(estimator, problem)
     values, covariance = _joint(targets, ESTIMATORS[chosen](problem))
     weights = [t.kept * np.float64(log.n_arms) if chosen == "replay" else t.weights for t in targets]
-    overlap = {t.name: Overlap.of(t, own) for t, own in zip(targets, weights, strict=True)}
+    overlap = {t.name: overlap_of(t, own) for t, own in zip(targets, weights, strict=True)}
     return Evaluation(
         policies=tuple(overlap),
         metrics=log.metric_names,
@@ -98,7 +98,7 @@ def _judge(problem: Problem, estimator: str, level: float, adaptive: bool) -> Ev
         adaptive=adaptive,
         n_rows=len(log),
         overlap=overlap,
-        notes=(*notes, *(note for name, found in overlap.items() for note in found.notes(name))),
+        notes=(*notes, *(note for name, found in overlap.items() for note in notes_on(name, found))),
     )
 
 

@@ -182,38 +182,39 @@ class Overlap:
     smallest_propensity: float
     largest_weight: float
 
-    @classmethod
-    def of(cls, target: Target, weights: FloatArray) -> Overlap:
-        """Of a policy, if its rows have these weights (n,)."""
-        log = target.log
-        if target.is_logged or log.probabilities is None:
-            smallest = log.propensities[weights > 0.0].min(initial=1.0)
-        else:
-            smallest = log.probabilities[target.own > 0.0].min()
-        total = float(weights.sum())
-        error = float(weights.std(ddof=1)) / np.sqrt(len(log)) if len(log) > 1 else np.inf
-        return cls(
-            effective_rows=total**2 / float((weights**2).sum()) if total else 0.0,
-            mean_weight=total / len(log),
-            mean_weight_error=float(error),
-            smallest_propensity=float(smallest),
-            largest_weight=float(weights.max()),
-        )
 
-    def notes(self, name: str) -> list[str]:
-        """What a reader must know, in sentences."""
-        found = []
-        if self.effective_rows < FEW:
-            found.append(
-                f"{name}: the log says as much as {self.effective_rows:.1f} rows would; below {FEW:.0f} the errors "
-                "are not to be trusted."
-            )
-        if abs(self.mean_weight - 1.0) > UNLIKELY * self.mean_weight_error:
-            found.append(
-                f"{name}: the mean weight is {self.mean_weight:.3f} ± {self.mean_weight_error:.3f}, not 1: are "
-                "the propensities those with which arms were drawn, and could every arm have been?"
-            )
-        return found
+def overlap_of(target: Target, weights: FloatArray) -> Overlap:
+    """How much a log says about a policy, if its rows have these weights (n,)."""
+    log = target.log
+    if target.is_logged or log.probabilities is None:
+        smallest = log.propensities[weights > 0.0].min(initial=1.0)
+    else:
+        smallest = log.probabilities[target.own > 0.0].min()
+    total = float(weights.sum())
+    error = float(weights.std(ddof=1)) / np.sqrt(len(log)) if len(log) > 1 else np.inf
+    return Overlap(
+        effective_rows=total**2 / float((weights**2).sum()) if total else 0.0,
+        mean_weight=total / len(log),
+        mean_weight_error=float(error),
+        smallest_propensity=float(smallest),
+        largest_weight=float(weights.max()),
+    )
+
+
+def notes_on(name: str, overlap: Overlap) -> list[str]:
+    """What a reader must know, in sentences."""
+    found = []
+    if overlap.effective_rows < FEW:
+        found.append(
+            f"{name}: the log says as much as {overlap.effective_rows:.1f} rows would; below {FEW:.0f} errors are not "
+            "to be trusted."
+        )
+    if abs(overlap.mean_weight - 1.0) > UNLIKELY * overlap.mean_weight_error + MAX_MISSING:
+        found.append(
+            f"{name}: the mean weight is {overlap.mean_weight:.3f} ± {overlap.mean_weight_error:.3f}, not 1: are the "
+            "propensities those with which arms were drawn, and could every arm have been?"
+        )
+    return found
 
 
 def require_support(target: Target) -> None:
@@ -241,7 +242,7 @@ def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
         _refuse_zeros(target, np.where(log.probabilities >= MIN_CHANCE, 0.0, target.own), "have probability 0 there")
     else:
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
-        overlap = Overlap.of(target, target.weights)
+        overlap = overlap_of(target, target.weights)
         if overlap.mean_weight < 1.0 - IMPOSSIBLE * overlap.mean_weight_error - MAX_MISSING:
             raise ValueError(
                 f"policy {target.name!r} cannot be judged from this log: the mean weight is {overlap.mean_weight:.3f} "
