@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import conebandit as cb
 from conebandit.evaluation.estimators import Problem, stable_shares
@@ -291,3 +293,13 @@ def test_scales_do_not_matter(scale):
         np.testing.assert_allclose(two.values, scale * one.values, rtol=1e-9)
         np.testing.assert_allclose(two.errors, scale * one.errors, rtol=1e-9)
         assert one.standings == two.standings
+
+
+@pytest.mark.parametrize("estimator", ["ips", "dr"])
+@given(share=st.floats(0, 1), seed=st.integers(0, 50))
+@settings(max_examples=20, deadline=None)
+def test_a_mixture_of_policies_has_the_mixture_of_their_values(estimator, share, seed):
+    log = random_log(seed, missing=0.1)
+    one, two = random_policy(log, seed), random_policy(log, seed + 1)
+    found = cb.evaluate(log, {"one": one, "two": two, "mix": share * one + (1 - share) * two}, estimator=estimator)
+    np.testing.assert_allclose(found.values[2], share * found.values[0] + (1 - share) * found.values[1], atol=1e-9)

@@ -1,5 +1,7 @@
 """What a log cannot say is refused, with the reason; what it says of how much it knows is right."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -146,3 +148,33 @@ def test_who_learns_is_adaptive():
     assert cb.evaluate(random, ["0"], adaptive=True).estimator == "dr"  # not all probabilities are known
     assert cb.evaluate(random, ["0"], adaptive=True, estimator="stabilised").estimator == "stabilised"
     assert random_log().take([0, 1]).adaptive is False
+
+
+def test_runs_of_own_policies_are_adaptive_and_need_a_cone():
+    env = paper(n_arms=3, change_point=0)
+
+    class Own:
+        """Plays the first arm less and less; no cone, no copy."""
+
+        n_arms, n_objectives, context_dim, seen = 3, 2, 1, 0
+
+        def decide(self, context, key):
+            chances = np.array([0.5 / (1 + self.seen), 0.25, 0.75 - 0.5 / (1 + self.seen)])
+            arm = int(key) % 3
+            return cb.Decision(arm, float(chances[arm]), np.ones(3, dtype=bool), chances)
+
+        def observe(self, context, arm, reward):
+            self.seen += 1
+
+        def front(self, context):
+            return cb.Front((0,), np.ones((1, 2)), np.ones((1, 2)))
+
+    policy: Any = Own()
+    run = cb.simulate(policy, env, 30)
+    with pytest.raises(TypeError, match="run must be that of a policy with a cone"):
+        cb.Log.from_run(run)
+    policy.cone = env.cone
+    log = cb.Log.from_run(cb.simulate(policy, env, 30), policy=policy)
+    assert log.adaptive
+    assert policy.seen == 0
+    np.testing.assert_allclose(log.probabilities[:, 0], 0.5 / (1 + np.arange(30)))

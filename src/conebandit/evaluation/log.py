@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.evaluation.table import as_experiment, read_table
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.base import Policy
-from conebandit.policies.common import LearningPolicy
+from conebandit.policies.oracle import Oracle
+from conebandit.policies.random_arm import RandomArm
 from conebandit.simulate import Run
 from conebandit.validate.arrays import FloatArray, as_floats
 
@@ -119,9 +121,9 @@ class Log:
             arms=run.arms,
             rewards=run.rewards,
             propensities=run.propensities,
-            cone=run.policy.cone,  # type: ignore[attr-defined]
+            cone=_cone_of(run.policy),
             arm_names=names,
-            adaptive=isinstance(run.policy, LearningPolicy),
+            adaptive=not isinstance(run.policy, RandomArm | Oracle),
         )
         return log if policy is None else replace(log, probabilities=_learned_again(policy, log))
 
@@ -306,9 +308,19 @@ def _indices(arms: ArrayLike, n_arms: int) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
+def _cone_of(policy: Any) -> Cone:
+    if not hasattr(policy, "cone"):
+        raise TypeError(
+            f"run must be that of a policy with a cone; {policy!r} has none. Make the log from the arrays of the run: "
+            "Log(run.contexts, run.arms, run.rewards, run.propensities, cone)."
+        )
+    return as_cone(policy.cone)
+
+
 def _learned_again(policy: Any, log: Log) -> FloatArray:
     """Probabilities (n, K) of all arms, by letting a copy of the policy decide and learn as it did."""
-    learner, chances = policy.copy(), np.empty((len(log), log.n_arms))
+    learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
+    chances = np.empty((len(log), log.n_arms))
     for i, (context, arm, reward) in enumerate(zip(log.contexts, log.arms.tolist(), log.rewards, strict=True)):
         decision = learner.decide(context, key=0)  # probabilities are those over all keys
         if decision.probabilities is None or decision.probabilities[arm] != log.propensities[i]:
