@@ -12,6 +12,7 @@ from conebandit.evaluation.log import Log
 from conebandit.evaluation.outcomes import Fit, ridge
 from conebandit.evaluation.result import Evaluation
 from conebandit.evaluation.targets import UNLIKELY, PolicyLike, Target, notes_on, overlap_of, require_support
+from conebandit.experiment.declaration import Experiment
 from conebandit.simulate import Run
 from conebandit.validate.arguments import as_fraction, as_integer, is_integer
 from conebandit.validate.arrays import FloatArray
@@ -23,7 +24,7 @@ def evaluate(
     log: Any,
     policies: Mapping[str, PolicyLike] | Sequence[PolicyLike] | PolicyLike,
     *,
-    experiment: Any = None,
+    experiment: Experiment | None = None,
     estimator: Estimator = "auto",
     adaptive: bool | Literal["auto"] = "auto",
     level: float = 0.95,
@@ -40,7 +41,7 @@ def evaluate(
         By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), probabilities (n, K), a function
         from contexts (n, d) to these, or a policy, which does not learn. Arms and words need no name.
     experiment
-        The declaration, an ``Experiment``, for a table or file.
+        The declaration, for a table or file.
     estimator
         ``"ips"``, ``"snips"`` (self-normalised), ``"dr"`` (doubly robust), ``"stabilised"`` (the same, for adaptive
         logs), ``"replay"`` (for uniformly random logs; policies learn as they go), or what suits the log.
@@ -114,7 +115,7 @@ def _as_adaptive(adaptive: Any, log: Log) -> bool:
     return bool(log.adaptive if adaptive == "auto" else adaptive)
 
 
-def _as_log(log: Any, experiment: Any) -> Log:
+def _as_log(log: Any, experiment: Experiment | None) -> Log:
     if isinstance(log, Run | Log):
         if experiment is not None:
             raise TypeError("experiment is for tables and files; a Log and a Run have a cone and names of their own.")

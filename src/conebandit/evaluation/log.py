@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.evaluation.table import as_experiment, read_table
+from conebandit.experiment.declaration import Experiment
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.base import Policy
 from conebandit.policies.oracle import Oracle
@@ -128,7 +129,7 @@ class Log:
         return log if policy is None else replace(log, probabilities=_learned_again(policy, log))
 
     @classmethod
-    def from_table(cls, table: Any, experiment: Any, *, arm: str = "arm", propensity: str = "propensity") -> Log:
+    def from_table(cls, table: Any, experiment: Experiment, *, arm: str = "arm", propensity: str = "propensity") -> Log:
         """The log in a table with a row for each decision, such as the service exports.
 
         Parameters
@@ -138,21 +139,21 @@ class Log:
             the names of the declaration, with ``context.`` and ``metric.`` before them or without; if there is a column
             ``choice_probabilities``, as the service writes it, the probabilities of all arms are known.
         experiment
-            The declaration, an ``Experiment``: it says what the columns mean. Rewards are as they were measured, and
+            The declaration: it says what the columns mean. Rewards are as they were measured, and
             the cone is one of measured values: it minimises metrics with direction "min".
         arm, propensity
             Names of the columns with the arm that was served and its probability.
 
         Examples
         --------
-        >>> from conebandit.experiment.declaration import Experiment
-        >>> experiment = Experiment.from_dict({
+        >>> import conebandit as cb
+        >>> experiment = cb.Experiment.from_dict({
         ...     "id": "checkout",
         ...     "arms": ["old", "new"],
         ...     "metrics": [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 2000}],
         ...     "context": [{"name": "device", "levels": ["phone", "desk"]}],
         ... })
-        >>> log = Log.from_table({
+        >>> log = cb.Log.from_table({
         ...     "arm": ["old", "new"],
         ...     "propensity": [0.5, 0.5],
         ...     "device": ["desk", "phone"],
