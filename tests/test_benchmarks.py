@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import conebandit as cb
 from conebandit.policies.base import Front
@@ -114,7 +115,8 @@ def test_covered():
     truth = np.array([[[0.55, 0.45], [0.2, 0.5], [0.9, 0.35]]])
     estimates = calibration.Estimates(means, reported, radii, radii)
     shares = calibration.covered(estimates, truth, np.array([True, False, False]))
-    np.testing.assert_allclose(shares, [4 / 5, 1.0, 2 / 3, 1.0, 0.1])
+    factor = (3 * 0.05**2 + 0.3**2) / 5 / (0.1 / norm.ppf(0.975)) ** 2
+    np.testing.assert_allclose(shares, [4 / 5, 1.0, 2 / 3, 1.0, 0.1, factor])
     narrow = calibration.Estimates(means, reported, radii, radii / 4)
     assert calibration.covered(narrow, truth, np.array([True, True, True]))[3] == 0.0
 

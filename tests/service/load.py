@@ -18,8 +18,9 @@ from tests.service.databases import free_port
 # A revision that a kill has ended begins again soon.
 COMMAND = """
 import sys
-import conebandit._version
-conebandit._version.__version__ = sys.argv.pop(1)
+import types
+version = sys.modules["conebandit._version"] = types.ModuleType("conebandit._version")
+version.__version__ = sys.argv.pop(1)
 from conebandit.service.engine import snapshots as engine
 from conebandit.service.engine import revisions as revision
 from conebandit.service.log import snapshots
