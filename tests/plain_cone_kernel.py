@@ -70,18 +70,23 @@ def plain_worth(mean, deviation, uncertainty, nearby):
     return nearby * uncertainty / (2 * (1 + uncertainty)) * (report + play), cost - cost.min()
 
 
-def plain_posterior(phi, y, chosen, *, noise, own, common):
-    """Means of the weights of all arms, and means and variances of the shared ones, of one metric, in one large system.
+def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):
+    """Means of the weights of all arms, and means and covariance of the effects, of one metric, in one large system.
 
-    ``own`` and ``common`` (D,) are the prior variances of what sets an arm apart, and of the shared weights.
+    ``own`` (D,) are the prior variances of what sets an arm apart, ``effects_prior`` (S,) those of the effects. These
+    are pairs of their sizes at the arms (K,) and the feature whose weights they are part of.
     """
-    arms, features = len(noise), phi.shape[1]
-    design = np.zeros((len(y), (arms + 1) * features))  # shared weights first, then what sets each arm apart
-    design[:, :features] = phi
+    arms, features, size = len(noise), phi.shape[1], len(effects)
+    design = np.zeros((len(y), size + arms * features))  # effects first, then what sets each arm apart
+    for s, (at_arms, j) in enumerate(effects):
+        design[:, s] = at_arms[chosen] * phi[:, j]
     for i, k in enumerate(chosen):
-        design[i, (k + 1) * features : (k + 2) * features] = phi[i]
-    prior = np.concatenate([common, *[own] * arms])
+        design[i, size + k * features : size + (k + 1) * features] = phi[i]
+    prior = np.concatenate([effects_prior, *[own] * arms])
     weighted = design / noise[chosen][:, None]
     cov = np.linalg.inv(design.T @ weighted + np.diag(1 / prior))
-    weights = (cov @ (weighted.T @ y)).reshape(arms + 1, features)
-    return weights[0] + weights[1:], weights[0], np.diag(cov)[:features]
+    found = cov @ (weighted.T @ y)
+    weights = found[size:].reshape(arms, features)
+    for s, (at_arms, j) in enumerate(effects):
+        weights[:, j] += at_arms * found[s]
+    return weights, found[:size], cov[:size, :size]

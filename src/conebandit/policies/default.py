@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone, as_cone
 from conebandit.policies.cone_kernel import ConeKernel
+from conebandit.policies.cone_kernel.arms import as_arm_features
 from conebandit.policies.cone_tree import ConeTree
 from conebandit.validate.arguments import as_count
 
@@ -24,6 +26,7 @@ def default_policy(
     bounds: ArrayLike | None = None,
     explore: float = 0.0,
     resolution: ArrayLike = 0.0,
+    arm_features: ArrayLike | None = None,
 ) -> ConeKernel | ConeTree:
     """The policy that we recommend for a problem of this size, by evidence.
 
@@ -35,6 +38,9 @@ def default_policy(
     ----------
     n_arms, cone, context_dim, seed, bounds, explore, resolution
         As for :class:`ConeTree`.
+    arm_features
+        Numbers that describe the arms, such as doses or prices: as for :class:`ConeKernel`. ``ConeTree`` cannot use
+        them; a warning says so.
 
     Examples
     --------
@@ -42,10 +48,23 @@ def default_policy(
     >>> policy = cb.default_policy(n_arms=10, cone=cb.Cone.orthant(2), context_dim=3)
     >>> type(policy).__name__
     'ConeKernel'
+
+    Doses that are alike inform each other:
+
+    >>> policy = cb.default_policy(3, cb.Cone.orthant(2), 1, arm_features=[10, 20, 40])
+    >>> policy.arm_features.ravel()
+    array([10., 20., 40.])
     """
     common: dict[str, Any] = {"seed": seed, "bounds": bounds, "explore": explore, "resolution": resolution}
-    if default_name(as_count(n_arms, "n_arms"), as_cone(cone).dim) == "ConeKernel":
-        return ConeKernel(n_arms, cone, context_dim, **common)
+    kind = default_name(as_count(n_arms, "n_arms"), as_cone(cone).dim)
+    described = as_arm_features(arm_features, n_arms)
+    if kind == "ConeKernel":
+        return ConeKernel(n_arms, cone, context_dim, arm_features=described, **common)
+    if described is not None:
+        warnings.warn(
+            f"arm_features are not used: {n_arms} arms are too many for ConeKernel, and ConeTree cannot use them.",
+            stacklevel=2,
+        )
     return ConeTree(n_arms, cone, context_dim, preset="adaptive", **common)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels.cone_kernel.fit import squared_errors
-from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, SHARED, SPREAD
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, LEVEL_OF_ARMS, SPREAD
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.sums import Sums
 from conebandit.policies.cone_kernel.work import in_one_go
@@ -20,48 +20,66 @@ def totals(state, sums=None):
     return in_one_go((sums or Sums()).over_all(state))
 
 
-def fitted(state):
-    return in_one_go(fit_weights(state, totals(state), seed=1))
+def fitted(policy):
+    return in_one_go(fit_weights(policy._state, totals(policy._state), policy._fitter.basis, seed=1))
 
 
+def posterior_of(policy, state):
+    return in_one_go(posterior(state, totals(state), policy._fitter.basis))
+
+
+DOSES = {"arm_features": [[1, 0], [2, 1], [4, 0]]}
+
+
+@pytest.mark.parametrize("described", [{}, DOSES])
 @pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
-def test_posterior_is_that_of_one_large_regression(cone, dim):
-    policy = trained(cone=cone, dim=dim)
-    state = policy._state
-    found, s = in_one_go(posterior(state, totals(state))), policy.state()
+def test_posterior_is_that_of_one_large_regression(cone, dim, described):
+    policy = trained(cone=cone, dim=dim, **described)
+    found, s = posterior_of(policy, policy._state), policy.state()
+    effects = list(zip(found.effects.at_arms.T, found.effects.features, strict=True))
     phi = plain_features(s["orders"], s["data"][:, :dim])
     for m in range(CONES[cone].dim):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
         seen = ~np.isnan(y)
-        own, common = s["scales"][AMPLITUDE, m] * s["prior"], s["scales"][SHARED, m] * s["prior"]
-        variances_given = {"noise": s["noise"][:, m], "own": own, "common": common}
-        means, shared, variances = plain_posterior(phi[seen], y[seen], s["chosen"][seen], **variances_given)
+        own = s["scales"][AMPLITUDE, m] * s["prior"]
+        common = s["scales"][found.effects.scales, m] * np.where(
+            found.effects.scales == LEVEL_OF_ARMS, 1.0, s["prior"][found.effects.features]
+        )
+        given = {"noise": s["noise"][:, m], "own": own, "effects": effects, "effects_prior": common}
+        means, shared, cov = plain_posterior(phi[seen], y[seen], s["chosen"][seen], **given)
         np.testing.assert_allclose(found.means[:, m], means, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(found.shared[m], shared, rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(found.shared_variances[m], variances, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(found.shared_variances[m], np.diag(cov), rtol=1e-6, atol=1e-9)
+        for k in range(3):
+            sums = np.zeros((len(own), len(effects)))
+            for e, (at_arms, j) in enumerate(effects):
+                sums[j, e] = at_arms[k]
+            np.testing.assert_allclose(found.common[k, m], sums @ shared, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(found.common_variances[k, m], np.diag(sums @ cov @ sums.T), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("described", [{}, DOSES])
 @pytest.mark.parametrize(("cone", "dim"), [("orthant", 1), ("narrow", 2), ("three", 4)])
-def test_weights_are_those_of_all_samples_given_the_shared_ones(cone, dim):
-    policy = trained(cone=cone, dim=dim)
-    state = fitted(policy._state)
-    found, s = in_one_go(posterior(state, totals(state))), policy.state()
+def test_weights_are_those_of_all_samples_given_the_effects(cone, dim, described):
+    policy = trained(cone=cone, dim=dim, **described)
+    state = fitted(policy)
+    found, s = posterior_of(policy, state), policy.state()
     phi = plain_features(s["orders"], s["data"][:, :dim])
     for k, m in itertools.product(range(3), range(CONES[cone].dim)):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
         seen = (s["chosen"] == k) & ~np.isnan(y)
         assert s["counts"][k, m] == seen.sum()
-        prior = s["scales"][AMPLITUDE, m] * s["prior"] + found.shared_variances[m]
+        prior = s["scales"][AMPLITUDE, m] * s["prior"] + found.common_variances[k, m]
         cov = np.linalg.inv(phi[seen].T @ phi[seen] / s["noise"][k, m] + np.diag(1 / prior))
         np.testing.assert_allclose(state.covs[k, m], cov, rtol=1e-6, atol=1e-9)
-        own = cov @ (phi[seen].T @ (y[seen] - phi[seen] @ found.shared[m])) / s["noise"][k, m]
-        np.testing.assert_allclose(state.weights[k, m, :, 0], found.shared[m] + own, rtol=1e-6, atol=1e-8)
+        own = cov @ (phi[seen].T @ (y[seen] - phi[seen] @ found.common[k, m])) / s["noise"][k, m]
+        np.testing.assert_allclose(state.weights[k, m, :, 0], found.common[k, m] + own, rtol=1e-6, atol=1e-8)
 
 
 def test_updates_lead_to_what_a_fit_with_the_same_prior_gives():
     policy = trained(n=300)
-    before, (x, outcomes, _) = policy._state, rounds(3, 2, 2, 40, seed=8)
-    after = fitted(before)
+    x, outcomes, _ = rounds(3, 2, 2, 40, seed=8)
+    after = fitted(policy)
     prior_mean, prior_cov = after.weights[..., 0].copy(), after.covs.copy()
     policy._state, n = after._replace(size=np.array([300, 10**9, 1, 0, 300])), 40
     policy._limits = [(0, -1)]

@@ -25,6 +25,10 @@ def small(**options):
     return cb.ConeKernel(3, CONES["orthant"], 2, n_features=16, **options)
 
 
+def fresh_fitter():
+    return fits.Fitter(2, 128, 0, np.ones((3, 1)))
+
+
 def assert_same(one, other):
     states = one.state(), other.state()
     for name, array in states[0].items():
@@ -47,7 +51,7 @@ def test_installments_lead_to_the_fit_in_one_go(budget):
     """What is known from former fits changes neither the result nor how many installments it takes."""
     policy = trained(n=300)
     state, taken, models = policy._state, [], []
-    for fitter in (policy._fitter, fits.Fitter(2, 128, 0)):
+    for fitter in (policy._fitter, fresh_fitter()):
         job, count, model = Job(fitter.fit(state)), 0, None
         while model is None:
             count += 1
@@ -55,7 +59,7 @@ def test_installments_lead_to_the_fit_in_one_go(budget):
         taken.append(count)
         models.append(model)
     assert taken[0] == taken[1]
-    models.append(in_one_go(fits.Fitter(2, 128, 0).fit(state)))
+    models.append(in_one_go(fresh_fitter().fit(state)))
     for name, array in models[0]._asdict().items():
         for other in models[1:]:
             np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)

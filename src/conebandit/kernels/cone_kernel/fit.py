@@ -217,21 +217,6 @@ def draw_weights(inverse: Floats, mean: Floats, normals: Floats, weights: Floats
 
 
 @compiled
-def add_information(cov: Floats, mean: Floats, prior: Floats, precision: Floats, total: Floats) -> None:
-    """Add what an arm tells about the mean of the weights of all arms, in the lower triangle of ``precision``.
-
-    If the weights of an arm have this ``cov`` and ``mean`` given a prior of mean 0 and variances ``prior``, T, then,
-    with the arm's own weights integrated out, the precision of their common mean grows by inv(T) - inv(T) cov inv(T),
-    and precision times mean by inv(T) mean.
-    """
-    for j in range(prior.size):
-        for i in range(j + 1):
-            precision[j, i] -= cov[j, i] / (prior[j] * prior[i])
-        precision[j, j] += 1.0 / prior[j]
-        total[j] += mean[j] / prior[j]
-
-
-@compiled
 def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None:
     """Turn the mean of the weights given a prior of mean 0 into that given a prior of mean ``shared``."""
     shares = np.empty(prior.size)

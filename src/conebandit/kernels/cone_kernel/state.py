@@ -14,8 +14,9 @@ arm.
     covs      (K, M, D, D)  posterior covariance
     prior     (D,)          prior variance of the weights, in units of the amplitude of a metric
     scales    (5, M)        CENTRE and SPREAD of the rewards; NOISE of all arms together, AMPLITUDE of what sets an arm
-                            apart from the others, SHARED amplitude of what they have in common: variances in units of
-                            the spread
+                            apart from the others, SHARED amplitude of what they have in common; two more rows if arms
+                            are described by features: LEVEL_OF_ARMS and DESCRIBED amplitude of what these say about
+                            the constant and about all other weights: variances in units of the spread
     noise     (K, M)        variance of the noise of each arm, in units of the spread
     relevance (d,)          how much of the variance each coordinate explains
     lengths   (d,)          position of the length scale of each coordinate in ``prior.LENGTHS``
@@ -37,7 +38,7 @@ from conebandit.kernels.types import Floats, Ints
 
 OBSERVATIONS, NEXT_WORK, FITTED, FIT_BEGAN, ROWS = range(5)
 NEVER = int(np.iinfo(np.int64).max)
-CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED = range(5)
+CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED, LEVEL_OF_ARMS, DESCRIBED = range(7)
 
 
 class State(NamedTuple):

@@ -48,12 +48,13 @@ class Fitter:
     number of observations since it began says how far it is: a policy that was copied or loaded begins it again.
     """
 
-    def __init__(self, context_dim: int, max_features: int, seed: int) -> None:
+    def __init__(self, context_dim: int, max_features: int, seed: int, basis: FloatArray) -> None:
         self.sums = Sums()
         self._candidates = Candidates.of_dim(context_dim)
         self._density = spectral_density(int(highest_order(context_dim)))
         self._max_features = max_features
         self._seed = seed
+        self.basis = basis  # of the arms
         self._job: Job[State] | None = None
         self._caught_up = 0  # how many samples the new model has learned from
 
@@ -100,13 +101,13 @@ class Fitter:
         state = yield from self._choose_features(state)
         for step in range(MAX_PRIOR_STEPS):
             before, totals = state, (yield from self.sums.over_all(state, again=step > 0))
-            found = yield from posterior(state, totals)
+            found = yield from posterior(state, totals, self.basis)
             state = yield from learn_prior(state, found, totals, self._density)
             state = yield from self._choose_features(state)
             if is_settled(before, state):
                 break
         totals = yield from self.sums.over_all(state, again=True)
-        return (yield from fit_weights(state, totals, self._seed))
+        return (yield from fit_weights(state, totals, self.basis, self._seed))
 
     def _budget(self, state: State) -> int:
         return max(BUDGET, MIN_UPDATES * _cost_of_update(state, self._max_features))

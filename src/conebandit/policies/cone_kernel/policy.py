@@ -29,6 +29,7 @@ from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
+    DESCRIBED,
     FIT_BEGAN,
     FITTED,
     NEVER,
@@ -41,6 +42,7 @@ from conebandit.kernels.cone_kernel.state import (
     State,
 )
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
@@ -67,6 +69,9 @@ class ConeKernel(CompiledPolicy):
         As for :class:`ConeTree`; any number of coordinates.
     n_features
         Most features, up to 1024; fewer are used while the data cannot tell more apart. Cost grows with its square.
+    arm_features
+        Shape (K, f), or (K,) for one number each: numbers that describe the arms, such as doses or prices, so that
+        arms with like numbers inform each other as far as the data say that they are alike. Units do not matter.
 
     Examples
     --------
@@ -78,6 +83,14 @@ class ConeKernel(CompiledPolicy):
     True
     >>> run.policy.explain([0.5, 0.5, 0.5]).relevance.argmax()      # which coordinate matters
     np.int64(0)
+
+    A dose that was never given is known from its neighbours:
+
+    >>> doses = cb.ConeKernel(n_arms=3, cone=cb.Cone.orthant(1), context_dim=1, arm_features=[10, 20, 40])
+    >>> for t in range(60):
+    ...     doses.observe([t % 10 / 10], t % 2 * 2, [t % 2])
+    >>> doses.radii([[0.5]])[0, 1] < 1.0
+    array([ True])
     """
 
     _kernels: ClassVar[Any] = kernels
@@ -97,7 +110,7 @@ class ConeKernel(CompiledPolicy):
             "weights": Array(("arms", "objectives", "features", N_DRAWS + 1)),
             "covs": Array(("arms", "objectives", "features", "features")),
             "prior": Array(("features",), fill=1.0),
-            "scales": Array((5, "objectives")),
+            "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
             "relevance": Array(("coordinates",), fill=INITIAL_RELEVANCE),
             "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
@@ -118,6 +131,7 @@ class ConeKernel(CompiledPolicy):
         context_dim: int,
         *,
         n_features: int = DEFAULT_FEATURES,
+        arm_features: ArrayLike | None = None,
         seed: int = 0,
         bounds: ArrayLike | None = None,
         explore: float = 0.0,
@@ -125,15 +139,18 @@ class ConeKernel(CompiledPolicy):
     ) -> None:
         # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
         self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
+        self.arm_features = as_arm_features(arm_features, as_count(n_arms, "n_arms"))
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore, resolution=resolution)
         self._resolves = False  # the kernels report at the resolution themselves
         self._in_chunk = False
-        self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed))
+        basis = basis_of_arms(self.arm_features, self.n_arms)
+        self._fitter = Fitter(self.context_dim, self._max_features, int(self._seed), basis)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Settings by name."""
-        return {"n_features": self._max_features}
+        described = {} if self.arm_features is None else {"arm_features": self.arm_features.tolist()}
+        return {"n_features": self._max_features, **described}
 
     def _own_sizes(self) -> dict[str, int]:
         highest = int(highest_order(self.context_dim))
@@ -143,6 +160,7 @@ class ConeKernel(CompiledPolicy):
             "parts": max_parts(self.context_dim),
             "cosines": 1 + self.context_dim * highest,
             "sample": self.context_dim + self.n_objectives,
+            "scales": (SHARED if self.arm_features is None else DESCRIBED) + 1,
         }
 
     @classmethod
@@ -156,9 +174,8 @@ class ConeKernel(CompiledPolicy):
         return policy
 
     def _given(self) -> dict[str, NDArray[Any]]:
-        scales = np.zeros((5, self.n_objectives))
-        scales[SPREAD], scales[NOISE] = 1.0, INITIAL_NOISE
-        scales[AMPLITUDE] = scales[SHARED] = INITIAL_AMPLITUDE
+        scales = np.zeros((self._sizes["scales"], self.n_objectives))
+        scales[SPREAD], scales[NOISE], scales[AMPLITUDE:] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
         lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - INITIAL_LENGTH)))
         slack = facet_slack(self.cone, np.asarray(self.resolution))
         return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}

@@ -1,8 +1,8 @@
 """The posterior of the weights: what arms have in common, and what sets each of them apart.
 
-The weights of an arm have a prior whose mean, shared by all arms, is itself unknown: the effect that a context has on
-the outcomes of every arm. This is the random-effects model (Laird & Ware 1982). Given the shared weights, arms are
-independent, so that everything is linear in their number.
+The weights of an arm have a prior whose mean is itself unknown: the effect that a context has on the outcomes of every
+arm, or of those that are described by like numbers. This is the random-effects model (Laird & Ware 1982). Given these
+effects, arms are independent, so that everything is linear in their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
 from conebandit.kernels.cone_kernel.fit import (
-    add_information,
     add_shared,
     covariance,
     draw_weights,
@@ -21,11 +20,15 @@ from conebandit.kernels.cone_kernel.fit import (
     posterior_mean,
     take_off_shared,
 )
-from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, SHARED, State
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, State
+from conebandit.policies.cone_kernel.arms import Effects
 from conebandit.policies.cone_kernel.sums import Totals
 from conebandit.policies.cone_kernel.work import Work
 from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
+
+# Multiply-adds that adding what an arm tells about a pair of effects counts as.
+COST_OF_AN_EFFECT = 4
 
 
 class Posterior(NamedTuple):
@@ -36,40 +39,54 @@ class Posterior(NamedTuple):
     means
         Shape (K, M, D), of the weights of each arm.
     variances
-        Shape (K, M, D), the same, if the shared weights were known.
+        Shape (K, M, D), the same, if the effects were known.
+    effects
+        What arms have in common.
     shared, shared_variances
-        Shape (M, D), of the shared weights.
+        Shape (M, S), of the effects: the weights that all arms share, and then those along the features of arms.
+    common, common_variances
+        Shape (K, M, D), of what the effects add up to at each arm.
     """
 
     means: FloatArray
     variances: FloatArray
+    effects: Effects
     shared: FloatArray
     shared_variances: FloatArray
+    common: FloatArray
+    common_variances: FloatArray
 
 
-def posterior(state: State, totals: Totals) -> Work[Posterior]:
-    """Posterior of the weights given the prior, from sums over all samples."""
+def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior]:
+    """Posterior of the weights given the prior, from sums over all samples; ``basis`` (K, F) is that of the arms."""
     arms, objectives, features, _ = state.weights.shape
-    means, variances = np.empty((2, arms, objectives, features))
-    shared, shared_variances = np.empty((2, objectives, features))
-    covs, nothing = page_by_page((arms, features, features)), np.zeros((features, features))
+    means, variances, common, common_variances = np.empty((4, arms, objectives, features))
+    effects = Effects.of(basis, state.prior)
+    size, effects_prior = len(effects.features), effects.prior(state.scales)
+    shared, shared_variances = np.empty((2, objectives, size))
+    covs, nothing = page_by_page((arms, features, features)), np.zeros((size, size))
     for m in range(objectives):
         prior = state.scales[AMPLITUDE, m] * state.prior
-        precision, total = np.zeros((features, features)), np.zeros(features)
+        precision, total = np.zeros((size, size)), np.zeros(size)
         for k in range(arms):
             noise = state.noise[k, m]
             inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, noise)
             posterior_mean(inverse, totals.cross[k, m], noise, means[k, m], variances[k, m])
             covariance(inverse, covs[k])
-            add_information(covs[k], means[k, m], prior, precision, total)
-            yield cost_of_inverse(features)
-        inverse = inverse_root(precision, nothing, state.scales[SHARED, m] * state.prior, 1.0)
+            effects.add_information(k, covs[k], means[k, m], prior, precision=precision, total=total)
+            yield cost_of_inverse(features) + COST_OF_AN_EFFECT * (size**2 - features**2)
+        inverse = inverse_root(precision, nothing, effects_prior[m], 1.0)
         posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
-        yield cost_of_inverse(features)
+        yield cost_of_inverse(size)
+        if size > features:
+            covariance(inverse, precision)
         for k in range(arms):
-            add_shared(covs[k], shared[m], prior, means[k, m])
-            yield features**2
-    return Posterior(means, variances, shared, shared_variances)
+            common[k, m], common_variances[k, m] = effects.means_at(k, shared[m]), shared_variances[m][:features]
+            if size > features:
+                common_variances[k, m] = effects.variances_at(k, precision)
+            add_shared(covs[k], common[k, m], prior, means[k, m])
+            yield features**2 + COST_OF_AN_EFFECT * (size**2 - features**2)
+    return Posterior(means, variances, effects, shared, shared_variances, common, common_variances)
 
 
 def cost_of_inverse(features: int) -> int:
@@ -77,12 +94,12 @@ def cost_of_inverse(features: int) -> int:
     return (features + COST_OF_A_FUNCTION) * features**2 // 2
 
 
-def fit_weights(state: State, totals: Totals, seed: int) -> Work[State]:
+def fit_weights(state: State, totals: Totals, basis: FloatArray, seed: int) -> Work[State]:
     """The state with weights, draws and covariances fitted to all samples.
 
-    What is not known of the shared weights is added to the prior variances of each arm's own.
+    What is not known of the effects is added to the prior variances of each arm's own weights.
     """
-    found = yield from posterior(state, totals)
+    found = yield from posterior(state, totals, basis)
     arms, objectives, features, columns = state.weights.shape
     weights, covs = page_by_page(state.weights.shape), page_by_page((arms, objectives, features, features))
     rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
@@ -90,15 +107,15 @@ def fit_weights(state: State, totals: Totals, seed: int) -> Work[State]:
     for k in range(arms):
         for m in range(objectives):
             complete, partial, noise = totals.gram[k, 0], totals.partial(k, m), state.noise[k, m]
-            prior = state.scales[AMPLITUDE, m] * state.prior + found.shared_variances[m]
+            prior = state.scales[AMPLITUDE, m] * state.prior + found.common_variances[k, m]
             target = totals.cross[k, m].copy()
-            take_off_shared(complete, partial, found.shared[m], target)
+            take_off_shared(complete, partial, found.common[k, m], target)
             inverse = inverse_root(complete, partial, prior, noise)
             posterior_mean(inverse, target, noise, own, unread)
             covariance(inverse, covs[k, m])
             normals = np.zeros((features, columns))  # in column 0, the mean, nothing is added
             normals[:, 1:] = rng.standard_normal((features, columns - 1))
-            draw_weights(inverse, found.shared[m] + own, normals, weights[k, m])
+            draw_weights(inverse, found.common[k, m] + own, normals, weights[k, m])
             yield cost_of_inverse(features) + columns * features**2
     size = state.size.copy()
     size[FITTED] = 1

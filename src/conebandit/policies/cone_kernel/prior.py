@@ -34,7 +34,9 @@ from conebandit.kernels.cone_kernel.prior import improve_prior
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     CENTRE,
+    DESCRIBED,
     FITTED,
+    LEVEL_OF_ARMS,
     NOISE,
     OBSERVATIONS,
     SHARED,
@@ -76,22 +78,29 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
 
     The share of a weight that is known from the data is g = 1 - variance / prior variance (MacKay 1992).
     """
-    own = found.means - found.shared
-    known = _known_share(found.variances, state.scales[AMPLITUDE][:, None] * state.prior)
-    shared_known = _known_share(found.shared_variances, state.scales[SHARED][:, None] * state.prior)
-    varying = state.orders.any(axis=1)  # all features but the constant
+    own, effects = found.means - found.common, found.effects
+    own_prior = state.scales[AMPLITUDE][:, None] * state.prior
+    known = own_known = _known_share(found.variances, own_prior)
+    if len(effects.features) > len(state.prior):
+        # Effects along the features of arms may explain nearly all that sets arms apart: then little is known of it.
+        own_known = _known_share(found.variances + known**2 * found.common_variances, own_prior)
+    shared_known = _known_share(found.shared_variances, effects.prior(state.scales))
+    varying = np.asarray(state.orders.any(axis=1))  # all features but the constant
     scales = state.scales.copy()
     scales[NOISE], noise = _noise(state, found.means, known, totals)
     yield known.size * known.shape[2]
     squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
-    scales[AMPLITUDE] = _amplitude(squares, known[:, :, varying].sum(axis=(0, 2)))
-    squares = (found.shared[:, varying] ** 2 / state.prior[varying]).sum(axis=1)
-    scales[SHARED] = _amplitude(squares, shared_known[:, varying].sum(axis=1))
-    moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), known.sum(axis=(0, 1))
+    scales[AMPLITUDE] = _amplitude(squares, own_known[:, :, varying].sum(axis=(0, 2)))
+    moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), own_known.sum(axis=(0, 1))
     constant = _variance(moments[~varying], shares[~varying], INITIAL_CONSTANT_VARIANCE)
     constant = np.clip(constant, MIN_CONSTANT_VARIANCE, MAX_CONSTANT_VARIANCE)
-    moments += (found.shared**2 / scales[SHARED][:, None]).sum(axis=0)
-    shares += shared_known.sum(axis=0)
+    for row in range(SHARED, len(scales)):
+        mine = (effects.scales == row) & (varying[effects.features] | (row == LEVEL_OF_ARMS))
+        squares = found.shared[:, mine] ** 2
+        scales[row] = _amplitude((squares / effects.units[mine]).sum(axis=1), shared_known[:, mine].sum(axis=1))
+        if row != LEVEL_OF_ARMS:  # effects on the constant say nothing about the kernel
+            np.add.at(moments, effects.features[mine], (squares / scales[row][:, None]).sum(axis=0))
+            np.add.at(shares, effects.features[mine], shared_known[:, mine].sum(axis=0))
     state = state._replace(scales=scales, noise=noise, constant=constant)
     yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
     return (yield from _learn_kernel(state, moments[varying], shares[varying], density))
@@ -141,7 +150,8 @@ def _amplitude(squares: FloatArray, known: FloatArray) -> FloatArray:
 
 def signal_to_noise(state: State) -> float:
     """Signal-to-noise ratio of a weight of unit prior variance, for an arm with its share of the observations."""
-    best = (state.scales[AMPLITUDE] / state.scales[NOISE]).max()
+    amplitude = state.scales[AMPLITUDE] + state.scales[DESCRIBED:].sum(axis=0)
+    best = (amplitude / state.scales[NOISE]).max()
     return float(best * int(state.size[OBSERVATIONS]) / state.weights.shape[0])
 
 

@@ -1,0 +1,148 @@
+"""What arms have in common, as random effects: shared by all of them, or along the features that describe them.
+
+The weight of feature j of arm k has the prior mean sum_f psi_f(k) u_fj. Column 0 of the basis psi is 1 for every arm:
+u_0 are the shared weights. If the user describes the arms, by doses or prices say, further columns are smooth functions
+of these numbers, so that arms that are alike inform each other. An *effect* is one of the unknown u_fj.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
+from conebandit.validate.arrays import FloatArray, as_floats, as_vectors
+
+# Length scale over the features of arms, each scaled to [0, 1]: nearly linear functions; what bends is the arms' own.
+# Of 0.5, 1 and 3 the best after 60 and 100 patients in 30 development trials of each kind of benchmarks/trials.py; on
+# doses that were given out evenly, 1 lost less after 100. So it is not settled.
+ARM_LENGTH = 3.0
+# Columns of the basis beyond the shared one, at most, and the share of the variance that is enough.
+MAX_COLUMNS, ENOUGH_VARIANCE = 4, 0.99
+# Effects, at most, unless there are more than two thirds as many features: one inverse of this size takes about 3 ms.
+MAX_EFFECTS = 192
+
+
+def as_arm_features(given: ArrayLike | None, n_arms: int) -> FloatArray | None:
+    """The features of arms (K, f), checked; None if there are none.
+
+    Examples
+    --------
+    >>> as_arm_features([10, 20, 40], 3).shape
+    (3, 1)
+    >>> as_arm_features([[10, 1], [20, 1]], 3)
+    Traceback (most recent call last):
+        ...
+    ValueError: arm_features must have 3 rows, one for each arm; got shape (2, 2).
+    """
+    if given is None:
+        return None
+    array = as_floats(given, "arm_features").copy()
+    if array.ndim == 1:
+        array = array[:, None]  # one number for each arm
+    if array.ndim != 2:
+        raise ValueError(f"arm_features must have shape (K, f), numbers for each arm; got shape {array.shape}.")
+    if len(array) != n_arms:
+        raise ValueError(f"arm_features must have {n_arms} rows, one for each arm; got shape {array.shape}.")
+    return as_vectors(array, "arm_features", array.shape[1], (2,))
+
+
+def basis_of_arms(features: FloatArray | None, n_arms: int) -> FloatArray:
+    """The basis psi (K, F): the constant and, if arms have features, the main directions of smooth functions of them.
+
+    These are the principal components of a Gaussian process over the features, less its mean over arms, so that
+    column 0 keeps what all arms share. The variance of the process is 1, as a mean over arms.
+
+    Examples
+    --------
+    >>> basis_of_arms(np.array([[1.0], [2.0], [3.0]]), 3).shape
+    (3, 2)
+    """
+    constant = np.ones((n_arms, 1))
+    scaled = _scaled(features) if features is not None else np.empty((n_arms, 0))
+    if not scaled.shape[1]:
+        return constant
+    squares = ((scaled[:, None] - scaled) ** 2).mean(axis=2)
+    centring = np.eye(n_arms) - 1.0 / n_arms
+    variances, directions = np.linalg.eigh(centring @ np.exp(-0.5 * squares / ARM_LENGTH**2) @ centring)
+    variances, directions = np.maximum(variances[::-1], 0.0), directions[:, ::-1]
+    explained = np.cumsum(variances) / variances.sum()
+    columns = min(int(np.searchsorted(explained, ENOUGH_VARIANCE)) + 1, MAX_COLUMNS)
+    units = n_arms * variances[:columns] / variances.sum()
+    return np.hstack([constant, directions[:, :columns] * np.sqrt(units)])
+
+
+def _scaled(features: FloatArray) -> FloatArray:
+    """Each column from 0 to 1, without those that are the same for all arms."""
+    halves = features / 2.0  # so that the difference of huge numbers does not overflow
+    low, high = halves.min(axis=0), halves.max(axis=0)
+    differ = high > low
+    return np.asarray((halves[:, differ] - low[differ]) / (high[differ] - low[differ]))
+
+
+class Effects(NamedTuple):
+    """The effects that a fit estimates: those of the shared column first, one for each feature.
+
+    Attributes
+    ----------
+    at_arms
+        Shape (K, S), the column of the basis that each effect belongs to.
+    features
+        Shape (S,), the feature whose weights it is part of.
+    scales
+        Shape (S,), the row of ``State.scales`` that has its amplitude.
+    units
+        Shape (S,), its prior variance in units of the amplitude.
+    """
+
+    at_arms: FloatArray
+    features: NDArray[np.int64]
+    scales: NDArray[np.int64]
+    units: FloatArray
+
+    @classmethod
+    def of(cls, basis: FloatArray, prior: FloatArray) -> Self:
+        """Effects for this basis (K, F) and these features, the constant first, by their prior variances (D,).
+
+        Where there are many features, only those with the largest prior variances have effects beyond the shared ones.
+        """
+        size, columns = len(prior), basis.shape[1] - 1
+        room = max(MAX_EFFECTS, size + size // 2) - size
+        first = np.concatenate([[0], 1 + np.argsort(-prior[1:], kind="stable")])
+        few = np.sort(first[: room // columns]) if columns else first[:0]
+        features = np.concatenate([np.arange(size), np.tile(few, columns)])
+        column = np.concatenate([np.zeros(size, dtype=np.int64), np.repeat(np.arange(1, columns + 1), len(few))])
+        scales = np.where(column == 0, SHARED, np.where(features == 0, LEVEL_OF_ARMS, DESCRIBED))
+        units = np.where(scales == LEVEL_OF_ARMS, 1.0, prior[features])
+        return cls(basis[:, column], features, scales, units)
+
+    def prior(self, scales: FloatArray) -> FloatArray:
+        """Prior variances (M, S), given the amplitudes of all metrics."""
+        return np.ascontiguousarray(scales[self.scales].T * self.units)
+
+    def add_information(
+        self, k: int, cov: FloatArray, mean: FloatArray, prior: FloatArray, *, precision: FloatArray, total: FloatArray
+    ) -> None:
+        """Add what arm k tells about the effects to their ``precision`` (S, S) and precision times mean (S,).
+
+        If the weights of an arm have this ``cov`` and ``mean`` given a prior of mean 0 and variances ``prior``, T,
+        then, with the arm's own weights integrated out, the precision of their prior mean grows by
+        inv(T) - inv(T) cov inv(T), and precision times mean by inv(T) mean.
+        """
+        here, pairs = self.at_arms[k], np.ix_(self.features, self.features)
+        products = np.multiply.outer(here, here)
+        precision -= products * (cov / np.multiply.outer(prior, prior))[pairs]
+        precision += products * np.diag(1.0 / prior)[pairs]
+        total += here * (mean / prior)[self.features]
+
+    def means_at(self, k: int, effects: FloatArray) -> FloatArray:
+        """What the effects (S,) add up to for each feature at arm k: (D,)."""
+        return np.asarray(np.bincount(self.features, self.at_arms[k] * effects), dtype=np.float64)
+
+    def variances_at(self, k: int, cov: FloatArray) -> FloatArray:
+        """Variances of these sums (D,), given the covariance of the effects (S, S)."""
+        alike = self.features[:, None] == self.features
+        parts = np.where(alike, cov, 0.0) @ self.at_arms[k] * self.at_arms[k]
+        return np.asarray(np.bincount(self.features, parts), dtype=np.float64)
