@@ -16,6 +16,19 @@ def test_a_coordinate_that_does_not_matter_is_found_out():
         np.testing.assert_allclose(told.noise, 0.3, rtol=0.1)
 
 
+def test_noise_is_not_taken_for_a_signal_that_arms_share():
+    """Fair coins, 12 for each of five arms: the noise learned is nearly all there is, in each of 24 metrics.
+
+    If what arms share did not count as degrees of freedom, one metric in six would be interpolated.
+    """
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        policy = cb.ConeKernel(5, cb.Cone.orthant(2), 2, seed=seed)
+        for t in range(60):
+            policy.observe(rng.random(2), t % 5, rng.integers(2, size=2))
+        assert policy.noise.min() > 0.4, (seed, policy.noise)  # of 0.5
+
+
 def test_learns_sooner_than_bins_and_chance():
     env = cb.environments.smooth(n_arms=6, context_dim=2, change_point=1000, seed=77)
     make = {"kernel": cb.ConeKernel, "bins": cb.BinnedParetoUCB, "random": cb.RandomArm}

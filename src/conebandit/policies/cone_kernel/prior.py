@@ -87,7 +87,7 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     shared_known = _known_share(found.shared_variances, effects.prior(state.scales))
     varying = np.asarray(state.orders.any(axis=1))  # all features but the constant
     scales = state.scales.copy()
-    scales[NOISE], noise = _noise(state, found.means, known, totals)
+    scales[NOISE], noise = _noise(state, found.means, known, shared_known, totals)
     yield known.size * known.shape[2]
     squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
     scales[AMPLITUDE] = _amplitude(squares, own_known[:, :, varying].sum(axis=(0, 2)))
@@ -122,14 +122,18 @@ def _known_share(variances: FloatArray, prior: FloatArray) -> FloatArray:
     return np.clip(1.0 - variances / prior, MIN_KNOWN_SHARE, 1.0)
 
 
-def _noise(state: State, means: FloatArray, known: FloatArray, totals: Totals) -> tuple[FloatArray, FloatArray]:
+def _noise(
+    state: State, means: FloatArray, known: FloatArray, shared_known: FloatArray, totals: Totals
+) -> tuple[FloatArray, FloatArray]:
     """Variance of the noise of each metric (M,), and of each arm (K, M).
 
-    Both are squared errors over the degrees of freedom that are left. An arm also has NOISE_WEIGHT imagined
-    observations with the noise of all arms together.
+    Both are squared errors over the degrees of freedom that are left by the arms' own weights and, in proportion to the
+    observations of an arm, by what arms have in common. An arm also has NOISE_WEIGHT imagined observations with the
+    noise of all arms together.
     """
     count = state.counts.astype(np.float64)
-    freedom = np.maximum(count - known.sum(axis=2), MIN_FREEDOM_SHARE * count)
+    taken = known.sum(axis=2) + shared_known.sum(axis=1) * count / np.maximum(count.sum(axis=0), 1.0)
+    freedom = np.maximum(count - taken, MIN_FREEDOM_SHARE * count)
     errors = squared_errors(*totals, np.ascontiguousarray(means))
     pooled = errors.sum(axis=0) / np.maximum(freedom.sum(axis=0), MIN_FREEDOM)
     pooled = np.where(count.sum(axis=0) > 0, np.maximum(pooled, MIN_NOISE), INITIAL_NOISE)
