@@ -71,10 +71,11 @@ def plain_worth(mean, deviation, uncertainty, nearby):
 
 
 def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):
-    """Means of the weights of all arms, and means and covariance of the effects, of one metric, in one large system.
+    """Means of the weights of all arms, means of the effects, and their covariance, of one metric: one large system.
 
     ``own`` (D,) are the prior variances of what sets an arm apart, ``effects_prior`` (S,) those of the effects. These
-    are pairs of their sizes at the arms (K,) and the feature whose weights they are part of.
+    are pairs of their sizes at the arms (K,) and the feature whose weights they are part of. The covariance is
+    that of the effects, and then of what sets each arm apart.
     """
     arms, features, size = len(noise), phi.shape[1], len(effects)
     design = np.zeros((len(y), size + arms * features))  # effects first, then what sets each arm apart
@@ -89,4 +90,4 @@ def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):
     weights = found[size:].reshape(arms, features)
     for s, (at_arms, j) in enumerate(effects):
         weights[:, j] += at_arms * found[s]
-    return weights, found[:size], cov[:size, :size]
+    return weights, found[:size], cov

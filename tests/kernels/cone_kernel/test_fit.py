@@ -14,7 +14,6 @@ from conebandit.kernels.cone_kernel.fit import (
     keep_products,
     posterior_mean,
     some_are_partial,
-    take_off_shared,
 )
 
 
@@ -40,9 +39,6 @@ def test_linear_algebra_equals_numpy(size):
     draw_weights(inverse, mean, normals, weights)
     np.testing.assert_allclose(got, cov, atol=1e-10)
     np.testing.assert_allclose(weights, mean[:, None] + inverse[0, :size, :size] @ normals, atol=1e-10)
-    shared, left = rng.normal(size=size), cross.copy()
-    take_off_shared(*half, shared, left)
-    np.testing.assert_allclose(left, cross - phi.T @ (phi @ shared), atol=1e-10)
 
 
 @pytest.mark.parametrize("size", [1, 5, 7, 8, 9, 17, 29])

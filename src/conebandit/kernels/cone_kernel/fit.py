@@ -226,19 +226,6 @@ def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None
 
 
 @compiled
-def take_off_shared(complete: Floats, partial: Floats, shared: Floats, cross: Floats) -> None:
-    """Take what the ``shared`` weights predict off the sums of features times targets (D,); see inverse_root."""
-    for gram in (complete, partial):
-        for j in range(gram.shape[0]):
-            row, share, left = gram[j], shared[j], 0.0
-            for i in range(j):
-                left += row[i] * shared[i]
-            for i in range(j + 1):
-                cross[i] -= row[i] * share
-            cross[j] -= left
-
-
-@compiled
 def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
     """Sum of squared errors of the posterior means (K, M, D) on the samples of each arm and metric, from sums: (K, M).
 

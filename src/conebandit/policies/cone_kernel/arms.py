@@ -141,8 +141,9 @@ class Effects(NamedTuple):
         """What the effects (S,) add up to for each feature at arm k: (D,)."""
         return np.asarray(np.bincount(self.features, self.at_arms[k] * effects), dtype=np.float64)
 
-    def variances_at(self, k: int, cov: FloatArray) -> FloatArray:
-        """Variances of these sums (D,), given the covariance of the effects (S, S)."""
-        alike = self.features[:, None] == self.features
-        parts = np.where(alike, cov, 0.0) @ self.at_arms[k] * self.at_arms[k]
-        return np.asarray(np.bincount(self.features, parts), dtype=np.float64)
+    def spread_at(self, k: int, root: FloatArray) -> FloatArray:
+        """Root of the covariance of these sums (D, S), given one of the covariance of the effects (S, S)."""
+        parts, size = self.at_arms[k][:, None] * root, int(self.features.max()) + 1
+        spread: FloatArray = parts[:size].copy()  # those of the shared column
+        np.add.at(spread, self.features[size:], parts[size:])
+        return spread

@@ -18,7 +18,6 @@ from conebandit.kernels.cone_kernel.fit import (
     draw_weights,
     inverse_root,
     posterior_mean,
-    take_off_shared,
 )
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, State
 from conebandit.policies.cone_kernel.arms import Effects
@@ -44,6 +43,8 @@ class Posterior(NamedTuple):
         What arms have in common.
     shared, shared_variances
         Shape (M, S), of the effects: the weights that all arms share, and then those along the features of arms.
+    roots
+        Shape (M, S, S): such a root times its transpose is the covariance of the effects.
     common, common_variances
         Shape (K, M, D), of what the effects add up to at each arm.
     """
@@ -53,6 +54,7 @@ class Posterior(NamedTuple):
     effects: Effects
     shared: FloatArray
     shared_variances: FloatArray
+    roots: FloatArray
     common: FloatArray
     common_variances: FloatArray
 
@@ -63,7 +65,7 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
     means, variances, common, common_variances = np.empty((4, arms, objectives, features))
     effects = Effects.of(basis, state.prior)
     size, effects_prior = len(effects.features), effects.prior(state.scales)
-    shared, shared_variances = np.empty((2, objectives, size))
+    shared, shared_variances, roots = *np.empty((2, objectives, size)), np.empty((objectives, size, size))
     covs, nothing = page_by_page((arms, features, features)), np.zeros((size, size))
     for m in range(objectives):
         prior = state.scales[AMPLITUDE, m] * state.prior
@@ -77,16 +79,14 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
             yield cost_of_inverse(features) + COST_OF_AN_EFFECT * (size**2 - features**2)
         inverse = inverse_root(precision, nothing, effects_prior[m], 1.0)
         posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
+        roots[m] = inverse[0, :size, :size]
         yield cost_of_inverse(size)
-        if size > features:
-            covariance(inverse, precision)
         for k in range(arms):
-            common[k, m], common_variances[k, m] = effects.means_at(k, shared[m]), shared_variances[m][:features]
-            if size > features:
-                common_variances[k, m] = effects.variances_at(k, precision)
+            common[k, m] = effects.means_at(k, shared[m])
+            common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)
             add_shared(covs[k], common[k, m], prior, means[k, m])
             yield features**2 + COST_OF_AN_EFFECT * (size**2 - features**2)
-    return Posterior(means, variances, effects, shared, shared_variances, common, common_variances)
+    return Posterior(means, variances, effects, shared, shared_variances, roots, common, common_variances)
 
 
 def cost_of_inverse(features: int) -> int:
@@ -95,28 +95,28 @@ def cost_of_inverse(features: int) -> int:
 
 
 def fit_weights(state: State, totals: Totals, basis: FloatArray, seed: int) -> Work[State]:
-    """The state with weights, draws and covariances fitted to all samples.
+    """The state with weights, draws and covariances: their posterior given the samples of all arms.
 
-    What is not known of the effects is added to the prior variances of each arm's own weights.
+    Given the effects, the weights of an arm have covariance C, and their mean moves by C inv(T) times what the effects
+    add up to; T is the prior variance of the arm's own weights. So what is not known of the effects comes on top of C.
     """
     found = yield from posterior(state, totals, basis)
     arms, objectives, features, columns = state.weights.shape
     weights, covs = page_by_page(state.weights.shape), page_by_page((arms, objectives, features, features))
     rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
-    own, unread = np.empty((2, features))
+    size = len(found.effects.features)
     for k in range(arms):
         for m in range(objectives):
-            complete, partial, noise = totals.gram[k, 0], totals.partial(k, m), state.noise[k, m]
-            prior = state.scales[AMPLITUDE, m] * state.prior + found.common_variances[k, m]
-            target = totals.cross[k, m].copy()
-            take_off_shared(complete, partial, found.common[k, m], target)
-            inverse = inverse_root(complete, partial, prior, noise)
-            posterior_mean(inverse, target, noise, own, unread)
+            prior = state.scales[AMPLITUDE, m] * state.prior
+            inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, state.noise[k, m])
             covariance(inverse, covs[k, m])
-            normals = np.zeros((features, columns))  # in column 0, the mean, nothing is added
-            normals[:, 1:] = rng.standard_normal((features, columns - 1))
-            draw_weights(inverse, found.common[k, m] + own, normals, weights[k, m])
-            yield cost_of_inverse(features) + columns * features**2
-    size = state.size.copy()
-    size[FITTED] = 1
-    return state._replace(size=size, weights=weights, covs=covs)
+            unsure = (covs[k, m] / prior) @ found.effects.spread_at(k, found.roots[m])
+            covs[k, m] += unsure @ unsure.T
+            normals = np.zeros((features + size, columns))  # in column 0, the mean, nothing is added
+            normals[:, 1:] = rng.standard_normal((features + size, columns - 1))
+            draw_weights(inverse, found.means[k, m], normals[:features], weights[k, m])
+            weights[k, m] += unsure @ normals[features:]
+            yield cost_of_inverse(features) + columns * features**2 + features**2 * size // 2
+    counts = state.size.copy()
+    counts[FITTED] = 1
+    return state._replace(size=counts, weights=weights, covs=covs)
