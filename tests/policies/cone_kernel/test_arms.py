@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 import conebandit as cb
+from conebandit.kernels.cone_kernel.constants import ARM_LENGTH, MAX_COLUMNS, MAX_EFFECTS
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
-from conebandit.policies.cone_kernel.arms import (
-    ARM_LENGTH,
-    MAX_COLUMNS,
-    MAX_EFFECTS,
-    Effects,
-    as_arm_features,
-    basis_of_arms,
-)
+from conebandit.policies.cone_kernel.arms import Effects, as_arm_features, basis_of_arms
 
 from ...plain_cone_kernel import rounds, trained
 

@@ -38,7 +38,8 @@ from conebandit.kernels.types import Floats, Ints
 
 OBSERVATIONS, NEXT_WORK, FITTED, FIT_BEGAN, ROWS = range(5)
 NEVER = int(np.iinfo(np.int64).max)
-CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED, LEVEL_OF_ARMS, DESCRIBED = range(7)
+CENTRE, SPREAD, NOISE, AMPLITUDE, SHARED, LEVEL_OF_ARMS = range(6)
+DESCRIBED = LEVEL_OF_ARMS + 1
 
 
 class State(NamedTuple):

@@ -12,17 +12,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from conebandit.kernels.cone_kernel.constants import ARM_LENGTH, ENOUGH_VARIANCE, MAX_COLUMNS, MAX_EFFECTS
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors
-
-# Length scale over the features of arms, each scaled to [0, 1]: nearly linear functions; what bends is the arms' own.
-# Of 0.5, 1 and 3 the best after 60 and 100 patients in 30 development trials of each kind of benchmarks/trials.py; on
-# doses that were given out evenly, 1 lost less after 100. So it is not settled.
-ARM_LENGTH = 3.0
-# Columns of the basis beyond the shared one, at most, and the share of the variance that is enough.
-MAX_COLUMNS, ENOUGH_VARIANCE = 4, 0.99
-# Effects, at most, unless there are more than two thirds as many features: one inverse of this size takes about 3 ms.
-MAX_EFFECTS = 192
 
 
 def as_arm_features(given: ArrayLike | None, n_arms: int) -> FloatArray | None:
