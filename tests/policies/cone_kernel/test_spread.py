@@ -122,6 +122,32 @@ def test_chunks_that_end_during_a_fit_change_nothing(small_budget):
     assert_same(one, other)
 
 
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_fit_that_was_interrupted_begins_again(call, small_budget, monkeypatch):
+    """As by control-C in a notebook: later observations go on, and lead to the same state as without it."""
+    (policy, other), (contexts, outcomes, _) = (small(), small()), rounds(3, 2, 2, 120)
+    observations = [(x, t % 3, y[t % 3]) for t, (x, y) in enumerate(zip(contexts, outcomes, strict=True))]
+    for observation in observations:
+        other.observe(*observation)
+    calls, choose_features = [], fits.choose_features
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return choose_features(*arguments)
+
+    monkeypatch.setattr(fits, "choose_features", interrupted)
+    caught = 0
+    for observation in observations:
+        try:
+            policy.observe(*observation)
+        except KeyboardInterrupt:
+            caught += 1
+    assert caught == 1
+    assert_same(policy, other)
+
+
 def test_deciding_does_not_advance_a_fit(small_budget):
     x, outcomes, _ = rounds(3, 2, 2, 300)
     asked, silent = small(), small()

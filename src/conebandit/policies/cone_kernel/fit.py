@@ -68,8 +68,16 @@ class Fitter:
         ``at_once``: do not wait for later observations with the work, only with its result. Then nothing is left to do
         until the new model is due.
         """
+        try:
+            return self._go_on(state, at_once=at_once)
+        except BaseException:  # interrupted or out of memory: work that was broken off cannot be gone on with
+            self.sums, self._job = Sums(), None
+            raise
+
+    def _go_on(self, state: State, *, at_once: bool) -> State:
         n = int(state.size[OBSERVATIONS])
-        began, budget = int(state.size[FIT_BEGAN]) or n, self._budget(state)
+        # Not from n on: if a fit was broken off at once, it begins again one observation later, but as of the same one.
+        began, budget = int(state.size[FIT_BEGAN] or state.size[NEXT_WORK]), self._budget(state)
         if self._job is None:
             self._job, self._caught_up = Job(self.fit(_as_of(state, began))), began
         paid, next_work = (n - began + 1) * budget, n + 1
