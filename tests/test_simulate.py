@@ -75,6 +75,15 @@ def test_the_number_of_workers_does_not_matter():
     same(one[3], cb.simulate(tree(env), env, 1200, seed=3))
 
 
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
+def test_a_seed_of_numpy_is_the_same_integer(kind):
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=20)
+    policy = cb.RandomArm(3, env.cone, 1)
+    run = cb.simulate(policy, env, 60, seed=kind(5))
+    same(run, cb.simulate(policy, env, 60, seed=5))
+    assert type(run.seed) is int
+
+
 def test_progress_is_reported_to_a_function():
     env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=20)
     seen = []

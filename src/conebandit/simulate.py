@@ -123,7 +123,7 @@ def simulate(
     >>> run.total("play", after=env.change_points[-1]) > 0
     True
     """
-    rounds = _check(policy, environment, horizon, seed)
+    rounds, seed = _check(policy, environment, horizon), as_integer(seed, "seed", least=0)
     smallest = as_resolution(resolution, environment.n_objectives)
     learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
     context_rng, reward_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(2))
@@ -251,9 +251,8 @@ def simulate_many(
     return runs
 
 
-def _check(policy: Policy, environment: Environment, horizon: int, seed: int = 0) -> int:
+def _check(policy: Policy, environment: Environment, horizon: int) -> int:
     rounds = as_count(horizon, "horizon")
-    as_integer(seed, "seed", least=0)
     for name in ("n_arms", "n_objectives", "context_dim"):
         for role, thing in (("policy", policy), ("environment", environment)):
             if not hasattr(thing, name):
@@ -334,7 +333,8 @@ def replay(
     """
     x, given, y, chances = _logged(policy, contexts, arms, rewards, propensities)
     learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
-    rng = np.random.default_rng(as_integer(seed, "seed", least=0))
+    seed = as_integer(seed, "seed", least=0)
+    rng = np.random.default_rng(seed)
     order = rng.permutation(len(x)) if shuffle else np.arange(len(x))
     offered = order[rng.random(len(x)) * chances[order] < chances.min()]
     kept = []
