@@ -309,7 +309,7 @@ def test_cones_in_words(cone, says):
     assert says in cone.describe()
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 9), st.booleans())
+@given(st.sampled_from([1, 2, 7, 9, 3_000_000, 10**9]), st.integers(1, 9), st.integers(0, 9), st.booleans())
 def test_with_two_metrics_the_words_make_the_cone_again(amount, low, more, cost):
     labels = {"names": ["a", "b"], "minimise": ["b"] if cost else []}
     cone = Cone.from_tradeoffs(f"{amount} a is worth between {low} and {low + more} b", **labels)

@@ -40,14 +40,19 @@ def _rates(weightings: FloatArray, names: Sequence[str]) -> list[str]:
         if low == high == np.inf or high == 0:
             sentences.append(f"{names[j if high else i]} counts for nothing beside {names[i if high else j]}.")
         elif low == high:
-            sentences.append(f"One unit of {names[i]} is worth exactly {low:.6g} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth exactly {_rate(low)} of {names[j]}.")
         elif low > 0 and high < np.inf:
-            sentences.append(f"One unit of {names[i]} is worth between {low:.6g} and {high:.6g} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth between {_rate(low)} and {_rate(high)} of {names[j]}.")
         elif low > 0:
-            sentences.append(f"One unit of {names[i]} is worth at least {low:.6g} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth at least {_rate(low)} of {names[j]}.")
         elif high < np.inf:
-            sentences.append(f"One unit of {names[i]} is worth at most {high:.6g} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth at most {_rate(high)} of {names[j]}.")
     return sentences
+
+
+def _rate(rate: float) -> str:
+    """Six digits, never with an exponent, which :meth:`conebandit.Cone.from_tradeoffs` would not read."""
+    return np.format_float_positional(rate, precision=6, fractional=False, trim="-")
 
 
 def _sum(row: FloatArray, names: Sequence[str]) -> str:
