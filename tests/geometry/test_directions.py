@@ -225,6 +225,7 @@ def test_ratios_are_refused_for_costs_and_additions_are_not():
         ],
         *["error", "error rate", "ErrorRate", "loss", "log-loss", "time", "response time", "responseTime", "risk"],
         *["churn", "churn_rate", "RMSE", "testMSE", "CO2", "side effects", "sideEffects", "adverse events", "injuries"],
+        *["latency95", "error500", "errors5xx"],
         *["lower back pain", "time to first byte", "losses", "waiting times", "downtime", "mortality"],
     ],
 )

@@ -88,6 +88,7 @@ def sounds_like_a_cost(name: str) -> bool:
     if name.lstrip().startswith(("-", "\N{MINUS SIGN}")):
         return False
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)]
+    words += [w.rstrip("0123456789") for w in words]
     plurals = (("s", ""), ("es", ""), ("ies", "y"))
     known = {*words, *(w.removesuffix(end) + stem for w in words for end, stem in plurals if w.endswith(end))}
     return (not known.isdisjoint(COSTS) or {"side", "effect"} <= known) and known.isdisjoint(TURNED)
