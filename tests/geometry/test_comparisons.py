@@ -263,6 +263,13 @@ def test_a_board_that_answers_is_led_to_its_best_arm(scale):
     assert len(better) <= 6  # each answer about halves the 32 arms
 
 
+@pytest.mark.parametrize("scale", [1e-20, 1e-8, 1.0, 1e8, 1e20])
+def test_outcomes_may_be_of_another_size_than_the_points(scale):
+    points = [[1.0, 2.0], [2.0, 1.0], [3.0, 0.5]]
+    question = Cone.orthant(2).ask(points, outcomes=scale * np.array([[1.0, 2.0], [2.0, 1.0]]))
+    assert question.left == (1, 0)
+
+
 def test_questions_about_too_many_outcomes_are_refused():
     x = np.linspace(0, 1, MAX_OUTCOMES + 1)
     arms = np.column_stack([x, -x])

@@ -74,8 +74,11 @@ def next_question(cone: Order, points: ArrayLike, outcomes: ArrayLike | None) ->
         )
     shift = safe_exponent(max(magnitude(arms), magnitude(choices)))
     leads = _Leads(cone, np.ldexp(arms[front], shift))
-    images = np.ldexp(choices, shift) @ cone.facets.T
-    left = [tuple(leads.open_after(sign * (images[i] - images[j])) for sign in (1, -1)) for i, j in pairs]
+    choices_shifted = np.ldexp(choices, shift)
+    images = choices_shifted @ cone.facets.T
+    noise = TOLERANCE * (np.abs(choices_shifted) @ np.abs(cone.facets).T)
+    steps = [(images[i] - images[j], np.maximum(noise[i], noise[j])) for i, j in pairs]
+    left = [tuple(leads.open_after(sign * step, zero) for sign in (1, -1)) for step, zero in steps]
     best = min(range(len(pairs)), key=lambda q: (max(left[q]), sum(left[q])))
     first, second = (tuple(choices[i].tolist()) for i in pairs[best])
     return Question(first, second, pairs[best], n_open, (left[best][0], left[best][1]), cone.names)
@@ -86,16 +89,15 @@ class _Leads:
 
     def __init__(self, cone: Order, points: FloatArray) -> None:
         images, sizes = points @ cone.facets.T, np.abs(points) @ np.abs(cone.facets).T
-        self._noise = TOLERANCE * sizes.max(axis=0)
         self._room = images[:, None] - images[None] + TOLERANCE * np.maximum(sizes[:, None], sizes[None])
 
-    def open_after(self, step: FloatArray) -> int:
+    def open_after(self, step: FloatArray, noise: FloatArray) -> int:
         """Open pairs if a step, as an image on the facets, joins the cone.
 
         Then p is as good as q iff p - q is an improvement plus t >= 0 such steps, for some t: on every facet
-        ``t * step`` is at most the lead.
+        ``t * step`` is at most the lead. A step is zero on facets where it is at most ``noise`` in size.
         """
-        up, down = step > self._noise, step < -self._noise
+        up, down = step > noise, step < -noise
         most = (self._room[..., up] / step[up]).min(axis=-1, initial=np.inf)
         least = (self._room[..., down] / step[down]).max(axis=-1, initial=0.0)
         return _open_pairs((least <= most) & (self._room[..., ~(up | down)] >= 0).all(axis=-1))
