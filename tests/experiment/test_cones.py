@@ -185,6 +185,7 @@ def test_the_command_warns_of_costs_and_takes_json(run, tmp_path):
         ("arms.csv", "efficacy,toxicity\n1,much\n", "row 1: every metric needs a number"),
         ("arms.csv", "efficacy,toxicity\n1\n", "row 1: every metric needs a number"),
         ("arms.csv", "efficacy,toxicity\n1,nan\n", "finite"),
+        ("arms.csv", "1" * 200_000, "cannot be read: field larger"),
     ],
 )
 def test_the_command_refuses_in_words(run, tmp_path, file, text, says):

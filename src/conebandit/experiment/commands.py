@@ -87,6 +87,8 @@ def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    except csv.Error as error:  # not a table at all
+        raise ValueError(f"{path} cannot be read: {error}.") from None
     missing = [name for name in metrics if rows and name not in rows[0]]
     if not rows or missing:
         raise ValueError(
