@@ -61,12 +61,19 @@ print(len(compiling.kernels), compiling.kernels)
 
 
 def test_after_it_nothing_is_compiled_any_more():
-    # Into the folder that all tests share: an empty one would take a minute. benchmarks/cold.py measures that.
-    for work in warm.pieces().values():
-        work()
-    done = subprocess.run([sys.executable, "-c", FIRST_USES], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "0 []"
+    # Into the folder that all tests share: an empty one would take a minute. benchmarks/cold.py measures that. In
+    # processes of their own, since this one may hold kernels whose entry in the cache is gone: two processes that compile
+    # versions of a kernel at the same time overwrite each other's index. Hence also the second try.
+    warming = "from conebandit import warm\nfor work in warm.pieces().values(): work()"
+    said = ""
+    for _ in range(2):
+        for source in (warming, FIRST_USES):
+            done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+        said = done.stdout.splitlines()[-1]
+        if said == "0 []":
+            break
+    assert said == "0 []"
 
 
 def test_every_policy_is_warmed():
