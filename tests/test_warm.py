@@ -61,9 +61,9 @@ print(len(compiling.kernels), compiling.kernels)
 
 
 def test_after_it_nothing_is_compiled_any_more():
-    # Into the folder that all tests share: an empty one would take a minute. benchmarks/cold.py measures that. In
-    # processes of their own, since this one may hold kernels whose entry in the cache is gone: two processes that compile
-    # versions of a kernel at the same time overwrite each other's index. Hence also the second try.
+    # Into the folder that all tests share: an empty one would take a minute. benchmarks/cold.py measures that.
+    # In processes of their own, since this one may hold kernels whose entry in the cache is gone: two processes that
+    # compile versions of a kernel at the same time overwrite each other's index. Hence also the second try.
     warming = "from conebandit import warm\nfor work in warm.pieces().values(): work()"
     said = ""
     for _ in range(2):
