@@ -14,6 +14,7 @@ import numpy as np
 
 from conebandit.experiment.columns import Numeric
 from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.frames import Frame
 from conebandit.validate.arrays import FloatArray
 
 CHANCES = "choice_probabilities"  # column of the service's export: what the policy would do, by name, as JSON
@@ -52,20 +53,10 @@ def _columns(table: Any) -> dict[str, Sequence[Any]]:
     """Columns of a file, a frame or a mapping, by name."""
     if isinstance(table, str | os.PathLike):
         return _file(Path(table))
-    for names in ("column_names", "columns", "keys"):  # Arrow; pandas and polars; a mapping
-        if hasattr(table, names) and hasattr(table, "__getitem__"):
-            found = getattr(table, names)
-            return {str(name): _plain(table[name]) for name in (found() if callable(found) else found)}
-    raise TypeError(f"table must be a path, a data frame or a dict of columns; got {table!r}.")
-
-
-def _plain(column: Any) -> Sequence[Any]:
-    """Values of Python, from a column of any library."""
-    for method in ("to_pylist", "to_list", "tolist"):
-        if hasattr(column, method):
-            values: list[Any] = getattr(column, method)()
-            return values
-    return list(column)
+    if not hasattr(table, "__getitem__"):
+        raise TypeError(f"table must be a path, a data frame or a dict of columns; got {table!r}.")
+    frame = Frame(table)
+    return {name: frame.column(name) for name in frame.names}
 
 
 def _file(path: Path) -> dict[str, Sequence[Any]]:
