@@ -100,7 +100,7 @@ def service() -> str:
     found = dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", page, re.M))
     kills, lost, twice = (sum(map(int, found[row].split(" | "))) for row in ("times", "lost", "there twice"))
     return (
-        f"* The service decides {ratios} times as often as a bare endpoint that commits one row\n  "
+        f"* With `ConeTree` the service decides {ratios} times as often as a bare endpoint that commits\n  one row "
         f"([load, reading, memory](benchmarks/results/service.md)). Of what it had acknowledged, {kills} kills of "
         f"service or database\n  lost {lost} events and doubled {twice} ([kills](benchmarks/results/crash.md))."
     )

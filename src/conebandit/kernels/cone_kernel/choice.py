@@ -7,7 +7,7 @@ reward there. Only the arms that are active at a context, often few, take part i
 The *margin* of an arm is by how much another one beats it on every facet: the largest, over the other arms, of the
 least lead. If it is positive, the arm is off the front and to play it costs that much. If it is negative, the arm is on
 the front, and a report without it falls short by that much. So either way, to misjudge an arm costs the size of its
-margin, and a normal law for the margin, from a few posterior draws, says what that is expected to be.
+margin, and a normal law for the margin, from perturbed predictions, says what that is expected to be.
 """
 
 from __future__ import annotations

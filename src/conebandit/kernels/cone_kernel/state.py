@@ -2,8 +2,8 @@
 
 For each arm and metric the state holds the covariance of the weights of D features and a table of L columns: the
 posterior mean and L - 1 draws from the posterior, which are kept up to date by perturbed observations (ensemble
-sampling, Lu & Van Roy 2017). The spread of the draws says how sure a prediction is without a quadratic form for each
-arm.
+sampling, Lu & Van Roy 2017). The spread of the draws tells which arms may be on the front without a quadratic form for
+each; those that may be are then judged by the covariance.
 
     size      (5,)          OBSERVATIONS; NEXT_WORK, the number of observations at which a fit begins or goes on, NEVER
                             after the last one; FITTED, whether there is a model; FIT_BEGAN, the number of observations
