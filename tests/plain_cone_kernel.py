@@ -60,14 +60,14 @@ def plain_essential(images, slack):
     return kept
 
 
-def plain_worth(mean, deviation, uncertainty, nearby):
+def plain_worth(mean, deviation, uncertainty, informed):
     """What an observation of each arm is worth, and what it costs more than one of the best arm."""
     z = mean / deviation
     cost = deviation * norm.pdf(z) + mean * norm.cdf(z)
     report = REPORT_PRICE * deviation * norm.pdf(z)
     rivals = deviation * norm.pdf((cost - cost.min()) / deviation)
     play = cost.min() * rivals / rivals.sum()
-    return nearby * uncertainty / (2 * (1 + uncertainty)) * (report + play), cost - cost.min()
+    return informed * uncertainty / (2 * (1 + uncertainty)) * (report + play), cost - cost.min()
 
 
 def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):

@@ -7,6 +7,7 @@ from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels.cone_kernel.choice import (
     STRATA,
     appraise,
+    count_informed,
     draw_by_weight,
     exact_variances,
     find_active,
@@ -15,11 +16,17 @@ from conebandit.kernels.cone_kernel.choice import (
     weigh,
     write_units,
 )
-from conebandit.kernels.cone_kernel.constants import ELIMINATION_MARGIN, N_FRONTS, VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.constants import (
+    BOX_MARGIN,
+    ELIMINATION_MARGIN,
+    FAR_SHARE,
+    N_FRONTS,
+    VARIANCE_FACTOR,
+)
 from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
 
-from ...plain_cone_kernel import CONES, plain_essential, plain_margins, plain_worth, trained
+from ...plain_cone_kernel import CONES, plain_essential, plain_features, plain_margins, plain_worth, trained
 
 
 @pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane", "scalar", "three"])
@@ -53,9 +60,9 @@ def test_worth_equals_its_twin():
     for _ in range(300):
         few = np.sort(rng.permutation(8)[:5])
         judged = np.stack([rng.normal(0, 0.5, 5), rng.uniform(0.05, 0.8, 5)], axis=1)
-        uncertainty, nearby, weights = rng.uniform(1e-4, 3, 8), rng.uniform(1, 500), np.empty(5)
-        best = weigh(judged, uncertainty, few, nearby, weights)
-        worth, cost = plain_worth(judged[:, 0], judged[:, 1], uncertainty[few], nearby)
+        uncertainty, informed, weights = rng.uniform(1e-4, 3, 8), np.exp(rng.uniform(0, 6, 5)), np.empty(5)
+        best = weigh(judged, uncertainty, few, informed, weights)
+        worth, cost = plain_worth(judged[:, 0], judged[:, 1], uncertainty[few], informed)
         assert cost[best] == pytest.approx(0.0, abs=1e-9)
         clear = np.abs(worth - cost) > 1e-9
         np.testing.assert_array_equal((weights > 0)[clear], (worth >= cost)[clear])
@@ -111,7 +118,7 @@ def test_variances_come_from_covariances_for_arms_that_are_close():
     state, rng = trained(n=300, n_arms=4)._state, np.random.default_rng(9)
     for _ in range(20):
         phi, few, variances = features_at(state, rng.random(2)), np.array([1, 3]), np.full((4, 2), -1.0)
-        exact_variances(state, phi, few, np.empty(phi.size), variances)
+        exact_variances(state, phi, few, np.empty(phi.size), variances, np.empty(2))
         wanted = np.einsum("i,kmij,j->km", phi, state.covs[few], phi)
         np.testing.assert_allclose(variances[few], VARIANCE_FACTOR * wanted, rtol=1e-9)
         assert (variances[[0, 2]] == -1).all()
@@ -137,3 +144,36 @@ def test_contexts_nearby_are_counted_by_what_is_known_there():
     nearby = uncertainty_by_arm(noise / seen[:, None], noise, uncertainty)
     np.testing.assert_allclose(uncertainty, 1 / seen)
     assert nearby == pytest.approx(151.0)
+
+
+def test_the_reach_of_an_observation_is_the_mean_squared_correlation_over_contexts():
+    policy = trained(n=300, n_arms=4)
+    state, rng = policy._state, np.random.default_rng(10)
+    few, reach, found, wanted = np.array([0, 2]), np.empty(2), [], []
+    # Over the box of the cosines, a little larger than the unit cube, features are orthonormal.
+    elsewhere = plain_features(state.orders, rng.uniform(-BOX_MARGIN, 1 + BOX_MARGIN, (4000, 2)))
+    for x in rng.random((20, 2)):
+        phi = features_at(state, x)
+        exact_variances(state, phi, few, np.empty(phi.size), np.empty((4, 2)), reach)
+        errors = np.einsum("i,kmij,nj->kmn", phi, state.covs[few], elsewhere)
+        variances = np.einsum("i,kmij,j->km", phi, state.covs[few], phi)
+        found.append(reach.copy())
+        wanted.append(np.minimum((errors**2).mean(axis=2) / variances**2, 1).mean(axis=1))
+    np.testing.assert_allclose(found, wanted, rtol=0.2)
+    assert np.ptp(found) > 0.05
+
+
+def test_an_observation_informs_contexts_nearby_and_far_away_if_little_is_known():
+    informed = np.array([0.001, 0.5, 1.0])
+    count_informed(informed, 100.0, 10_000)
+    np.testing.assert_allclose(informed, [100.0, 5_000 * FAR_SHARE, 10_000 * FAR_SHARE])
+
+
+def test_an_arm_of_which_a_constant_is_unknown_has_a_reach_of_one():
+    policy = trained(n=300, n_arms=2)
+    state = policy._state
+    state.covs[0] = 0.0
+    state.covs[0, :, 0, 0] = 0.3  # feature 0 is the constant
+    phi, reach = features_at(state, np.array([0.2, 0.9])), np.empty(1)
+    exact_variances(state, phi, np.array([0]), np.empty(phi.size), np.empty((2, 2)), reach)
+    assert reach[0] == pytest.approx(1.0)

@@ -21,6 +21,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.blocks import add_rows
 from conebandit.kernels.cone_kernel.constants import (
     ELIMINATION_MARGIN,
+    FAR_SHARE,
     MIN_DEVIATION,
     N_FRONTS,
     N_STRATA,
@@ -63,15 +64,26 @@ def variances_of_draws(values: Floats, variances: Floats) -> None:
 
 
 @in_place
-def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variances: Floats) -> None:
+def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variances: Floats, reach: Floats) -> None:
     """Variances of the predictions of some arms, from the covariances of their weights; others stay as they are.
 
     What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are far
     off the front, but not to weigh the others. ``gain`` is scratch, as long as ``phi``.
+
+    Also writes the ``reach`` of an observation (n,): the share of all contexts that it tells about, as a mean over
+    metrics. That is the squared correlation of the errors of predictions here and elsewhere, on average over contexts:
+    with c(x') = phi' cov phi(x'), the mean of c(x')^2, over v^2. Features are nearly orthonormal over the unit cube, so
+    the mean is the sum of squares of cov phi. It is 1 if all that is unknown is a constant.
     """
     for i in range(few.size):
+        reach[i] = 0.0
         for m in range(variances.shape[1]):
-            variances[few[i], m] = VARIANCE_FACTOR * quadratic_form(state.covs[few[i], m], phi, gain)
+            variance = quadratic_form(state.covs[few[i], m], phi, gain)
+            squares = 0.0
+            for j in range(phi.size):
+                squares += gain[j] * gain[j]
+            reach[i] += min(squares / max(variance * variance, MIN_DEVIATION), 1.0) / variances.shape[1]
+            variances[few[i], m] = VARIANCE_FACTOR * variance
 
 
 @in_place
@@ -99,6 +111,19 @@ def uncertainty_by_arm(variances: Floats, noise: Floats, uncertainty: Floats) ->
         uncertainty[k] = max(total / variances.shape[1], MIN_DEVIATION)
         nearby += 1.0 / uncertainty[k]
     return nearby
+
+
+@in_place
+def count_informed(reach: Floats, nearby: float, seen: int) -> None:
+    """Replace the reach of an observation of each arm by how many contexts to come it informs.
+
+    The future is expected to be as long as the past. So these are as many as were seen nearby, where nearby means as
+    far as the arms that are played most can be told from their surroundings. An arm of which little is known is
+    uncertain in a way that is the same far beyond, so that an observation tells about more contexts; they count by
+    FAR_SHARE, since most of what is to be known there is learned there, where the arm costs less.
+    """
+    for i in range(reach.size):
+        reach[i] = max(nearby, FAR_SHARE * seen * reach[i])
 
 
 @in_place
@@ -247,13 +272,13 @@ def expected_cost(mean: float, deviation: float) -> float:
 
 
 @compiled
-def weigh(judged: Floats, uncertainty: Floats, few: Ints, nearby: float, weights: Floats) -> int:
+def weigh(judged: Floats, uncertainty: Floats, few: Ints, informed: Floats, weights: Floats) -> int:
     """Write what an observation of each arm is worth, net of its cost, into ``weights`` (n,), 0 if nothing.
 
     One more observation of arm k lowers the deviation s of its margin by a share of v / (2 (v + sigma^2)). That lowers
     the expected error of the report by this share of s times the normal density at the margin; and the cost of
-    the best play, c, by this share of what arm k contributes to it. It pays off at about as many contexts as were seen
-    ``nearby`` so far. An arm is worth playing if that exceeds what it costs more than the best one. Gives the best one.
+    the best play, c, by this share of what arm k contributes to it. It pays off at as many contexts as are ``informed``
+    by it (n,). An arm is worth playing if that exceeds what it costs more than the best one. Gives the best one.
     """
     arms, best = few.size, 0
     costs, rivals = np.empty((2, arms))
@@ -269,7 +294,7 @@ def weigh(judged: Floats, uncertainty: Floats, few: Ints, nearby: float, weights
         z, known = judged[i, 0] / judged[i, 1], 0.5 * uncertainty[few[i]] / (1.0 + uncertainty[few[i]])
         report = REPORT_PRICE * judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
         play = costs[best] * rivals[i] / all_rivals
-        worth = nearby * known * (report + play)
+        worth = informed[i] * known * (report + play)
         weights[i] = uncertainty[few[i]] if worth >= costs[i] - costs[best] else 0.0
     return best
 

@@ -281,6 +281,12 @@ REPORT_PRICE = _constant(
     "what an error in the report costs, a bad play costing 1",
     "derived: the score of the leaderboard, play + 0.1 (shortfall + front)",
 )
+FAR_SHARE = _constant(
+    "FAR_SHARE",
+    0.15,
+    "how much contexts far away that an observation tells about count, those nearby counting 1",
+    "`python benchmarks/design.py --turn FAR_SHARE`",
+)
 ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",
     4.0,

@@ -41,15 +41,18 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     choice.variances_of_draws(values, variances)
     choice.write_units(state, units)
     few = choice.find_active(state, values, variances, units, active)
-    noise_key = mix(hash_vector(x.view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    # Adding 0.0 turns -0.0 into 0.0, the same context.
+    noise_key = mix(hash_vector((x + 0.0).view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.ones(few.size)
     best = 0
     if few.size > 1:
-        choice.exact_variances(state, phi, few, np.empty(phi.size), variances)
+        informed = np.empty(few.size)
+        choice.exact_variances(state, phi, few, np.empty(phi.size), variances, informed)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
+        choice.count_informed(informed, nearby, state.size[OBSERVATIONS])
         images = choice.perturbed_images(state, values, variances, units, few, noise_key)
         choice.appraise(images, state.slack, units, judged, shown)
-        best = choice.weigh(judged, uncertainty, few, nearby, weights)
+        best = choice.weigh(judged, uncertainty, few, informed, weights)
     else:
         shown[0] = True
     arm = choice.draw_by_weight(weights, best, uniform(seed, key))

@@ -218,7 +218,7 @@ class ConeKernel(CompiledPolicy):
         return np.where(s.size[FITTED], learned, np.nan)
 
     def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray:
-        entropy = [int(self._seed), self.n_observations, *x.view(np.uint64).tolist()]
+        entropy = [int(self._seed), self.n_observations, *(x + 0.0).view(np.uint64).tolist()]  # -0.0 as 0.0
         return front_chances(means, radii / RADIUS, self.cone, np.asarray(self.resolution), entropy)
 
     def radii(self, contexts: ArrayLike, *, level: float = LEVEL, simultaneous: bool = False) -> FloatArray:
