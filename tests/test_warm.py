@@ -1,5 +1,6 @@
 """``conebandit warm`` compiles what later runs use, and compiling says so where somebody can see it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from conebandit.progress import tell_once
 FIRST_USES = """
 import math, tempfile, pathlib
 import numpy as np, conebandit as cb
-from conebandit.kernels.compile import compiling
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
@@ -33,6 +33,9 @@ for world in (cb.environments.paper(n_arms=5), cb.environments.paper(n_arms=3, c
         learner = cb.simulate(policy, world, 3000).policy
         learner.observe([0.5], learner.decide([0.25], "key").arm, [0.5, math.nan])
         learner.explain([0.5]), learner.front([0.5]), learner.fronts([[0.5], [0.75]])
+many = cb.default_policy(40, narrow, 1)
+for i in range(200):
+    many.observe([i / 200], i % 40, [i % 3, i % 4])
 cb.default_policy(3, narrow, 2, explore=0.2).decide([0.5, 0.5], 1)
 cb.gap(np.ones((3, 2)), np.full((2, 2), 2.0), narrow)
 contexts = np.random.default_rng(1).normal(size=(3000, 3)) + np.sin(np.arange(3000) / 4)[:, None]
@@ -56,24 +59,31 @@ with tempfile.TemporaryDirectory() as folder:
         turn.report("e", [{"id": "1", "values": {"m": 1.0}}])
         turn.front("e", context), turn.explain("e", context)
     store.close()
-print(len(compiling.kernels), compiling.kernels)
 """
 
 
-def test_after_it_nothing_is_compiled_any_more():
-    # Into the folder that all tests share: an empty one would take a minute. benchmarks/cold.py measures that.
-    # In processes of their own, since this one may hold kernels whose entry in the cache is gone: two processes that
-    # compile versions of a kernel at the same time overwrite each other's index. Hence also the second try.
-    warming = "from conebandit import warm\nfor work in warm.pieces().values(): work()"
-    said = ""
-    for _ in range(2):
-        for source in (warming, FIRST_USES):
-            done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stderr
-        said = done.stdout.splitlines()[-1]
-        if said == "0 []":
-            break
-    assert said == "0 []"
+# Which kernels a process has called from Python, and with which types: those that it compiled or found on disk.
+VERSIONS = """
+import gc, json
+from numba.core.dispatcher import Dispatcher
+kernels = [thing for thing in gc.get_objects() if isinstance(thing, Dispatcher)]
+names = [(f"{kernel.py_func.__module__}.{kernel.py_func.__name__}", kernel) for kernel in kernels]
+print(json.dumps([f"{name} {types}" for name, kernel in names if "conebandit" in name for types in kernel.signatures]))
+"""
+
+
+def versions_after(source):
+    done = subprocess.run([sys.executable, "-c", source + VERSIONS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_it_needs_every_version_of_a_kernel_that_people_need_first():
+    # With the folder that all tests share: an empty one would take minutes. benchmarks/cold.py measures that.
+    warmed = versions_after("from conebandit import warm\nfor work in warm.pieces().values(): work()")
+    used = versions_after(FIRST_USES)
+    assert len(used) > 20
+    assert used <= warmed
 
 
 def test_every_policy_is_warmed():

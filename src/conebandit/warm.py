@@ -71,6 +71,7 @@ def pieces() -> dict[str, Work]:
         "shift of contexts": _shift,
         "the service": _service,
         "a floor": _floor,
+        "a fit under way": _fit_under_way,
     }
 
 
@@ -188,6 +189,13 @@ def _floor() -> None:
     policy = ConeKernel(3, Cone.orthant(2), 1, explore=0.1)
     policy.decide([0.5], 0)
     policy.decide_many([[0.5]], [0])
+
+
+def _fit_under_way() -> None:
+    """So many arms that observations come in before a fit is done, and the new model has to catch up."""
+    policy = ConeKernel(30, Cone.orthant(2), 2)
+    for i in range(3 * policy.n_arms):
+        policy.observe([0.5, i / 100], i % policy.n_arms, [i % 7, i % 5])
 
 
 def _service() -> None:
