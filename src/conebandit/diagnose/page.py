@@ -57,10 +57,10 @@ def write_page(report: ShiftReport, path: Path, names: tuple[str, str]) -> Path:
                 page.table(report.rows()),
                 page.heading("Overlap map"),
                 page.paragraph(OVERLAP),
-                page.image(overlap),
+                page.figure(overlap),
                 page.heading("Dissimilarity over the radius"),
                 page.paragraph(DISSIMILARITY),
-                page.image(curve),
+                page.figure(curve),
                 page.table(report.curve_rows()),
             ]
         )
@@ -77,11 +77,11 @@ def estimates(curve: RhoCurve) -> Estimates:
 
 
 def _draw(report: ShiftReport, folder: Path) -> tuple[Path, Path]:
-    """Dissimilarity over the radius, and an overlap map of the one or two columns that moved most."""
+    """Dissimilarity over the radius, and an overlap map of the one or two columns that moved most, as SVG."""
     from conebandit import plots  # noqa: PLC0415  (needs matplotlib, an extra)
 
     names = [m.column for m in report.moved[:2]]
     curves = {"source to target": estimates(report.curve), "target to itself": estimates(report.within)}
     curve = plots.save(plots.rho_figure(curves, h=report.h), folder / "rho-over-h")
     overlap = plots.save(plots.overlap_figure(*report.pair.only(names), names), folder / "overlap-map")
-    return curve[0], overlap[0]
+    return curve[1], overlap[1]

@@ -1,8 +1,24 @@
-"""The colours of every page and every picture."""
+"""The colours of every page and every picture, on light ground and on dark."""
 
 from __future__ import annotations
 
-TEXT, MUTED, RULE, FAINT = "#222", "#666", "#ddd", "#eee"
+# Name of a colour: on light ground, which is also what pictures are drawn with and what is printed, and on dark. Light
+# ones differ from each other, so that a page can tell the colours of a picture apart and exchange them.
+SHADES = {
+    "ground": ("#ffffff", "#15181c"),
+    "text": ("#222222", "#e6e4e0"),
+    "muted": ("#666666", "#a3a8ad"),
+    "rule": ("#dddddd", "#3d434a"),
+    "faint": ("#eeeeee", "#2a2f35"),
+    "green": ("#0b6e4f", "#4cc29a"),
+    "red": ("#9e2a2b", "#f0807f"),
+    "blue": ("#2a6f97", "#6cb4dc"),
+    "amber": ("#e09f3e", "#efb95f"),
+    "light-green": ("#7fc8a9", "#7fc8a9"),
+    "light-red": ("#e07a5f", "#e8937c"),
+    "grey": ("#9a9a9a", "#8b9096"),
+}
 
-GREEN, RED, BLUE, AMBER = "#0b6e4f", "#9e2a2b", "#2a6f97", "#e09f3e"
-LIGHT_GREEN, LIGHT_RED, GREY, LIGHT_GREY = "#7fc8a9", "#e07a5f", "#9a9a9a", "#dddddd"
+GROUND, TEXT, MUTED, RULE, FAINT, GREEN, RED, BLUE, AMBER, LIGHT_GREEN, LIGHT_RED, GREY = (
+    light for light, _ in SHADES.values()
+)

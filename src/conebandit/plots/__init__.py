@@ -1,14 +1,14 @@
 """Pictures, from labels and arrays. The only room that imports matplotlib (``pip install 'conebandit[plot]'``)."""
 
 try:
-    from conebandit.plots.cones import cone_figure, draw_cone, gap_figure
+    from conebandit.plots.cones import cone_figure, distances_figure, draw_cone, gap_figure
     from conebandit.plots.curves import (
         PowerCurve,
         SlopeCurve,
         SlopePanel,
-        change_point_figure,
         hausdorff_figure,
         power_law_figure,
+        rounds_figure,
         shift_effect_figure,
         slopes_figure,
     )
@@ -25,8 +25,8 @@ __all__ = [
     "PowerCurve",
     "SlopeCurve",
     "SlopePanel",
-    "change_point_figure",
     "cone_figure",
+    "distances_figure",
     "draw_cone",
     "evaluation_figure",
     "evidence_figure",
@@ -36,6 +36,7 @@ __all__ = [
     "power_law_figure",
     "rho_curves_figure",
     "rho_figure",
+    "rounds_figure",
     "save",
     "shift_effect_figure",
     "slopes_figure",

@@ -81,36 +81,38 @@ def fan_of(cone: Cone) -> FloatArray:
 
 
 def gap_figure(points: FloatArray, cone: Cone, arm: int, labels: Sequence[str]) -> Figure:
-    """The gap and the distances between fronts, as a schematic with real numbers.
+    """The gap of an arm, as a schematic with real numbers.
 
-    Left: what the front strongly dominates is grey; the arm may move within the box of factors between 1 and exp(gap),
-    and reaches the edge of the grey at its best corner. Right: a reported front that misses a point of the true one.
+    What the front strongly dominates is grey; the arm may move within the box of factors between 1 and exp(gap), and
+    reaches the edge of the grey at its best corner.
     """
-    with new_figure(9.6, 4.6) as figure:
-        left, right = figure.subplots(1, 2)
-        _draw_gap(left, points, cone, arm, labels)
-        _draw_distances(right, points, cone, labels)
-        return figure
-
-
-def _draw_gap(ax: Axes, points: FloatArray, cone: Cone, arm: int, labels: Sequence[str]) -> None:
     front = pareto_mask(points, cone)
     distance, x = float(gap(points, front, cone)[arm]), points[arm]
     low, high = points.min(axis=0) - 0.08, points.max(axis=0) + 0.08
     grid = np.stack(np.meshgrid(*(np.linspace(low[m], high[m], 240) for m in (0, 1))), axis=-1)
     dominated = np.asarray(cone.strongly_dominates(points[front][:, None, None], grid[None])).any(axis=0)
-    ax.contourf(grid[..., 0], grid[..., 1], dominated, levels=[0.5, 1.5], colors=[SHADOW])
-    ax.plot(*points[front].T, "^", color=FRONT, ms=8)
-    ax.plot(*points[~front].T, "x", color=DOMINATED, ms=7, mew=2)
-    for label, position in zip(labels, points, strict=True):
-        ax.annotate(label, position, xytext=(5, 4), textcoords="offset points", fontsize=9)
     size = x * np.expm1(distance)
-    ax.add_patch(Rectangle((float(x[0]), float(x[1])), *size, fill=False, ec=WORSE, lw=1.5))
     inside = x + size * np.stack(np.meshgrid(*[np.linspace(0, 1, 101)] * 2), axis=-1).reshape(-1, 2)
     lead = ((points[front][:, None] - inside[None]) @ cone.facets.T).min(axis=2).max(axis=0)
-    ax.annotate("", inside[int(np.argmin(lead))], x, arrowprops={"arrowstyle": "->", "color": WORSE, "lw": 1.6})
-    ax.set(title=f"Gap of {labels[arm]}: {distance:.4f}", xlabel="$r_1$", ylabel="$r_2$")
-    ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    with new_figure(4.8, 4.6) as figure:
+        ax = figure.subplots()
+        ax.contourf(grid[..., 0], grid[..., 1], dominated, levels=[0.5, 1.5], colors=[SHADOW])
+        ax.plot(*points[front].T, "^", color=FRONT, ms=8)
+        ax.plot(*points[~front].T, "x", color=DOMINATED, ms=7, mew=2)
+        for label, position in zip(labels, points, strict=True):
+            ax.annotate(label, position, xytext=(5, 4), textcoords="offset points", fontsize=9)
+        ax.add_patch(Rectangle((float(x[0]), float(x[1])), *size, fill=False, ec=WORSE, lw=1.5))
+        ax.annotate("", inside[int(np.argmin(lead))], x, arrowprops={"arrowstyle": "->", "color": WORSE, "lw": 1.6})
+        ax.set(title=f"Gap of {labels[arm]}: {distance:.4f}", xlabel="$r_1$", ylabel="$r_2$")
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        return figure
+
+
+def distances_figure(points: FloatArray, cone: Cone, labels: Sequence[str]) -> Figure:
+    """The distances between the true front and a reported one that misses one of its points, with real numbers."""
+    with new_figure(4.8, 4.6) as figure:
+        _draw_distances(figure.subplots(), points, cone, labels)
+        return figure
 
 
 def _draw_distances(ax: Axes, points: FloatArray, cone: Cone, labels: Sequence[str]) -> None:

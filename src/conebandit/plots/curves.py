@@ -12,47 +12,40 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullLocator, StrMethodFormatter
 
+from conebandit.pages.palette import TEXT
 from conebandit.plots.style import COLOURS, DASHES, new_figure
 from conebandit.validate.arrays import FloatArray
 
 Curve = tuple[FloatArray, FloatArray, FloatArray]  # x, mean, deviation or standard error; each of shape (n,)
 
 
-def change_point_figure(
-    panels: Mapping[str, Mapping[tuple[int, str], Curve]], *, policies: Sequence[str], label: str
-) -> Figure:
-    """Four panels; a colour for each change point, a line style for each policy, one deviation shaded.
+def rounds_figure(curves: Mapping[str, Curve], *, title: str, ylabel: str, ylim: tuple[float, float]) -> Figure:
+    """One small panel: curves against rounds after the shift, in colours and line styles of their own, with bands.
+
+    Several of them stand beside each other on a wide page and below each other on a phone.
 
     Parameters
     ----------
-    panels
-        Title of the panel to its curves: (change point, policy) to (rounds, mean, deviation).
-    policies
-        The names of at most three policies: the first is dotted, the second dashed, the third solid.
-    label
+    curves
+        Name of the curve to (rounds, middle, half width of the band); at most four.
+    title, ylabel
         What is shown.
+    ylim
+        Of the vertical axis: the same for panels that are to be compared.
     """
-    dashes = dict(zip(policies, DASHES, strict=False))
-    with new_figure(9.6, 7.2) as figure:
-        axes = figure.subplots(2, 2, sharex=True).ravel()
-        for ax, (title, curves) in zip(axes, panels.items(), strict=True):
-            points = sorted({point for point, _ in curves})
-            for (point, policy), (rounds, mean, deviation) in curves.items():
-                colour = COLOURS[points.index(point) % len(COLOURS)]
-                low, high = np.maximum(mean - deviation, 0.0), mean + deviation
-                ax.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
-                ax.plot(rounds, mean, dashes[policy], color=colour, lw=1.4)
-            ax.set_title(title)
-        for ax in axes[2:]:
-            ax.set_xlabel("rounds after the change point")
-        for ax in axes[::2]:
-            ax.set_ylabel(label)
-        handles = [Line2D([], [], color=COLOURS[i % 3], label=f"$t_p$ = {p:,}") for i, p in enumerate(points)]
-        handles += [Line2D([], [], color="black", ls=dash, label=name) for name, dash in dashes.items()]
-        figure.legend(handles=handles, ncols=6, loc="outside lower center", frameon=False)
+    with new_figure(4.6, 3.4) as figure:
+        ax = figure.subplots()
+        looks = zip(COLOURS, DASHES, strict=True)
+        for (name, (rounds, middle, half)), (colour, dash) in zip(curves.items(), looks, strict=False):
+            ax.fill_between(rounds, middle - half, middle + half, color=colour, alpha=0.15, lw=0)
+            ax.plot(rounds, middle, dash, color=colour, lw=1.6, label=name)
+        ax.axhline(0.0, color=TEXT, lw=0.8)
+        ax.set(title=title, xlabel="rounds after the shift", ylabel=ylabel, ylim=ylim)
+        ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        ax.margins(x=0.0)
+        figure.legend(ncols=4, loc="outside lower center", frameon=False, fontsize=9)
         return figure
 
 

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from conebandit.pages.palette import GROUND, TEXT
 from conebandit.plots.style import COLOURS, SOURCE, TARGET, new_figure, plain_text
 from conebandit.validate.arrays import FloatArray
+
+# From nothing to a full colour, on any ground. Few steps: matplotlib would make a PNG of the colour bar's many.
+_SHARES = LinearSegmentedColormap.from_list("shares", [(SOURCE, 0.0), (SOURCE, 1.0)], N=32)
 
 
 class Estimates(NamedTuple):
@@ -33,7 +38,7 @@ def rho_curves_figure(curves: Mapping[str, tuple[Estimates, Estimates]]) -> Figu
             ax.errorbar(found.h, found.value, interval, fmt="none", color=colour)
             bound = found.is_lower_bound
             ax.plot(found.h[~bound], found.value[~bound], "o", color=colour, ms=5)
-            ax.plot(found.h[bound], found.value[bound], "o", mfc="white", mec=colour, ms=5)
+            ax.plot(found.h[bound], found.value[bound], "o", mfc=GROUND, mec=colour, ms=5)
         ax.set_xscale("log", base=2)
         ax.set(yscale="log", xlabel="radius h", ylabel=r"dissimilarity $\rho_h(P, Q)$")
         ax.legend(frameon=False)
@@ -56,9 +61,9 @@ def rho_figure(curves: Mapping[str, Estimates], *, h: float | None = None) -> Fi
             ax.fill_between(curve.h, curve.low, curve.high, color=colour, alpha=0.2, lw=0)
             ax.loglog(curve.h, curve.value, "-o", color=colour, lw=1.8, label=label, base=2)
             bound = curve.is_lower_bound
-            ax.plot(curve.h[bound], curve.value[bound], "o", mfc="white", mec=colour, ms=6)
+            ax.plot(curve.h[bound], curve.value[bound], "o", mfc=GROUND, mec=colour, ms=6)
         if h is not None:
-            ax.axvline(h, color="black", lw=0.8, ls=":", label=f"h = {h:g}")
+            ax.axvline(h, color=TEXT, lw=0.8, ls=":", label=f"h = {h:g}")
         ax.set(xlabel="radius h, as a share of each column's range", ylabel=r"dissimilarity $\rho_h$")
         ax.set_yscale("log", base=10)
         ax.legend(frameon=False)
@@ -115,7 +120,7 @@ def _overlap_in_two(
     with new_figure(9.6, 4.4) as figure:
         axes = figure.subplots(1, 2, sharex=True, sharey=True)
         for ax, count, title in zip(axes, counts, ("source", "target"), strict=True):
-            mesh = ax.pcolormesh(*edges, (count / count.sum()).T, cmap="Blues", vmin=0.0, vmax=highest)
+            mesh = ax.pcolormesh(*edges, (count / count.sum()).T, cmap=_SHARES, vmin=0.0, vmax=highest)
             ax.set(title=title, xlabel=names[0])
             ax.locator_params(axis="x", nbins=5)
         axes[0].set_ylabel(names[1])
@@ -142,8 +147,8 @@ def evidence_figure(curves: Mapping[str, FloatArray], *, alpha: float, change: i
         ax = figure.subplots()
         for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
             ax.semilogy(np.arange(first, len(values)), values[first:], color=colour, lw=1.4, label=name)
-        ax.axhline(1.0 / alpha, color="black", lw=0.8, ls="--", label=f"alarm at 1 / alpha = {1 / alpha:g}")
-        ax.axvline(change, color="black", lw=0.8, ls=":", label="the change")
+        ax.axhline(1.0 / alpha, color=TEXT, lw=0.8, ls="--", label=f"alarm at 1 / alpha = {1 / alpha:g}")
+        ax.axvline(change, color=TEXT, lw=0.8, ls=":", label="the change")
         ax.set(xlabel="contexts seen", ylabel="evidence", ylim=(0.05, 1e8))
         ax.legend(frameon=False, loc="upper left")
         return figure

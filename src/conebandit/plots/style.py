@@ -12,12 +12,16 @@ from matplotlib.figure import Figure
 
 from conebandit.pages import palette
 
-FRONT, DOMINATED, SHADOW = palette.GREEN, palette.GREY, palette.LIGHT_GREY
+FRONT, DOMINATED, SHADOW = palette.GREEN, palette.GREY, palette.RULE
 BETTER, WORSE = palette.LIGHT_GREEN, palette.LIGHT_RED
 SOURCE, TARGET = palette.BLUE, palette.AMBER
 
-COLOURS = (palette.BLUE, palette.AMBER, palette.RED)  # of the first curve, the second, ...
-DASHES = (":", "--", "-")
+COLOURS = (palette.BLUE, palette.AMBER, palette.RED, palette.GREEN)  # of the first curve, the second, ...
+DASHES = (":", "--", "-.", "-")
+
+# Everything is drawn in colours of the palette, black and white too: pages exchange them for those of dark ground.
+_LINES = ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color", "patch.edgecolor")
+_GROUNDS = ("axes.facecolor", "figure.facecolor", "savefig.facecolor", "legend.facecolor")
 
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -26,6 +30,9 @@ STYLE: dict[Any, Any] = {
     "axes.titlesize": 11,
     "svg.hashsalt": "conebandit",  # the same picture gives the same file
     "savefig.dpi": 150,
+    "legend.edgecolor": palette.RULE,
+    **dict.fromkeys(_LINES, palette.TEXT),
+    **dict.fromkeys(_GROUNDS, palette.GROUND),
 }
 
 

@@ -2,100 +2,264 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
+from scipy import stats
 
 from conebandit import plots
 from conebandit.plots.curves import Curve
 from conebandit.regret import SERIES, SHARES
 from conebandit.reproduce import page
 from conebandit.reproduce.files import write_csv
-from conebandit.reproduce.study import POLICIES, Cell, Result
+from conebandit.reproduce.study import DEFAULT, PAPER, POLICIES, RANDOM, SOUND, Cell, Result
+from conebandit.validate.arrays import FloatArray
+
+ERROR = 0.05  # probability that an interval, or one of several that are to hold all at once, does not hold
+SHOWN = ("play", "front")  # what is played and what is reported; figures of other series are folded
+EVERY = 4  # of so many points of a curve one is drawn
 
 
-def study_sections(result: Result, to: Path) -> list[page.Section]:
-    """The effect of the change point: a figure for each series, and what they say."""
-    figures = []
-    for series in SERIES:
-        # Shares are shown as averages; the others are summed.
-        label = f"average {series}" if series in SHARES else f"{series}, summed"
-        stem = to / f"change-point-{series}"
-        plots.save(plots.change_point_figure(_panels(result, series), policies=POLICIES, label=label), stem)
-        figures.append(stem.with_suffix(".png"))
+class Change(NamedTuple):
+    """A difference of averages with its interval, which holds together with those of the other panels."""
+
+    before: float
+    difference: float
+    half: float  # half of the interval's width
+
+    @property
+    def verdict(self) -> str:
+        """Which way it is decided."""
+        if abs(self.difference) <= self.half:
+            return "open"
+        return "lower" if self.difference < 0 else "higher"
+
+    @property
+    def interval(self) -> str:
+        """The interval in words."""
+        return f"{self.difference - self.half:+.4f} to {self.difference + self.half:+.4f}"
+
+    @property
+    def share(self) -> str:
+        """The difference in percent."""
+        return f"{self.difference / self.before:+.0%}" if self.before else "none"
+
+
+class Panel(NamedTuple):
+    """A small picture: where it goes, its curves and what stands at them."""
+
+    stem: Path
+    curves: dict[str, Curve]
+    title: str
+    ylabel: str
+    ylim: tuple[float, float]
+
+
+def study_sections(result: Result, to: Path, *, n_jobs: int = 1) -> list[page.Section]:
+    """Three sections: more source samples, the paper's policy against a random arm, the default policy beside it."""
+    levels = {series: _level_panels(result, series, to) for series in SERIES}
+    effects = {series: _effect_panels(result, series, to) for series in SHOWN}
+    drawn = [panel for group in (*levels.values(), *effects.values()) for panel in group]
+    Parallel(n_jobs=n_jobs)(delayed(_draw)(panel) for panel in drawn)
     write_csv(to / "change-point.csv", _curve_rows(result))
-    return [_more_source(result, figures), _against_random(result)]
+    write_csv(to / "source-samples.csv", _change_rows(result))
+    return [
+        _more_source(result, [_svg(panel) for series in SHOWN[::-1] for panel in effects[series]]),
+        _against_random(result),
+        _beside_default(
+            result,
+            [_svg(panel) for series in SHOWN for panel in levels[series]],
+            [_svg(panel) for series in SERIES if series not in SHOWN for panel in levels[series]],
+        ),
+    ]
 
 
-def _panels(result: Result, series: str) -> dict[str, dict[tuple[int, str], Curve]]:
-    panels: dict[str, dict[tuple[int, str], Curve]] = {}
-    for cell, curves in result.curves.items():
-        rounds = result.rounds(cell.change_point)
-        values = curves[:, SERIES.index(series)] / (rounds if series in SHARES else 1.0)
-        panel = panels.setdefault(f"K = {cell.n_arms}, nu = {cell.nu:g}", {})
-        panel[cell.change_point, cell.policy] = (rounds, values.mean(axis=0), values.std(axis=0))
-    return panels
+def _level_panels(result: Result, series: str, to: Path) -> list[Panel]:
+    """Every policy at the middle change point, with one deviation; a panel for each K and nu."""
+    scale = result.rounds if series in SHARES else 1.0  # shares are shown as averages, the others are summed
+    shown = []
+    for n_arms, nu in result.setting.panels:
+        values = {p: result.of(Cell(n_arms, nu, result.setting.middle, p), series) / scale for p in POLICIES}
+        shown.append({p: (v.mean(axis=0), v.std(axis=0)) for p, v in values.items()})
+    label = f"average {series}" if series in SHARES else f"{series}, summed"
+    return _panels(result, shown, to / f"change-point-{series}", label)
+
+
+def _effect_panels(result: Result, series: str, to: Path) -> list[Panel]:
+    """What the last change point changes against the first, run by run, with a 95 % interval at each round."""
+    shown = []
+    for n_arms, nu in result.setting.panels:
+        pairs = {p: result.differences(n_arms, nu, p, series) for p in (RANDOM, PAPER)}
+        shown.append({p: (d.mean(axis=0), _half_width(d)) for p, d in pairs.items()})
+    few, many = result.setting.ends
+    label = f"{series}, summed: $t_p$ = {many:,} minus {few:,}"
+    return _panels(result, shown, to / f"source-samples-{series}", label)
+
+
+def _panels(
+    result: Result, shown: list[dict[str, tuple[FloatArray, FloatArray]]], stem: Path, label: str
+) -> list[Panel]:
+    """Panels for each K and nu with the same vertical axis."""
+    ends = [edge for bands in shown for middle, half in bands.values() for edge in (middle - half, middle + half)]
+    low, high = min(0.0, float(np.min(ends))), max(0.0, float(np.max(ends)))
+    margin = 0.04 * (high - low) or 1.0
+    thin = slice(EVERY - 1, None, EVERY)
+    return [
+        Panel(
+            stem.with_name(f"{stem.name}-K{n_arms}-nu{nu:g}".replace(".", "_")),
+            {name: (result.rounds[thin], middle[thin], half[thin]) for name, (middle, half) in bands.items()},
+            f"K = {n_arms}, nu = {nu:g}",
+            label,
+            (low - margin * (low < 0.0), high + margin),
+        )
+        for (n_arms, nu), bands in zip(result.setting.panels, shown, strict=True)
+    ]
+
+
+def _draw(panel: Panel) -> None:
+    figure = plots.rounds_figure(panel.curves, title=panel.title, ylabel=panel.ylabel, ylim=panel.ylim)
+    plots.save(figure, panel.stem)
+
+
+def _svg(panel: Panel) -> Path:
+    return panel.stem.with_suffix(".svg")
+
+
+def _half_width(differences: FloatArray, *, at_once: int = 1) -> FloatArray:
+    """Half the width of a Student interval for the mean of rows; ``at_once`` of them hold together (Bonferroni)."""
+    n = len(differences)
+    quantile = stats.t.ppf(1.0 - ERROR / (2 * at_once), n - 1)
+    return np.asarray(quantile * differences.std(axis=0, ddof=1) / np.sqrt(n))
+
+
+def _change(result: Result, panels: list[tuple[int, float]], policy: str, series: str, *, at_once: int) -> Change:
+    """What the last change point changes against the first, per round and run by run; averaged over panels."""
+    n = result.setting.rounds_after
+    totals = np.mean([result.differences(*panel, policy, series)[:, -1] for panel in panels], axis=0) / n
+    first = result.setting.ends[0]
+    before = float(np.mean([result.per_round(Cell(*panel, first, policy), series).mean() for panel in panels]))
+    return Change(before, float(totals.mean()), float(_half_width(totals, at_once=at_once)))
 
 
 def _curve_rows(result: Result) -> list[list[str]]:
-    rows = [["K", "nu", "t_p", "policy", "series", "rounds_after", "mean", "deviation"]]
+    rows = [["K", "nu", "t_p", "policy", "runs", "series", "rounds_after", "mean", "deviation"]]
     for cell, curves in result.curves.items():
-        rounds = result.rounds(cell.change_point)
+        key = [str(cell.n_arms), f"{cell.nu:g}", str(cell.change_point), cell.policy, str(len(curves))]
         for i, series in enumerate(SERIES):
             mean, deviation = curves[:, i].mean(axis=0), curves[:, i].std(axis=0)
-            for j in range(9, len(rounds), 10):
-                key = [str(cell.n_arms), f"{cell.nu:g}", str(cell.change_point), cell.policy, series]
-                rows.append([*key, f"{rounds[j]:g}", f"{mean[j]:.6g}", f"{deviation[j]:.6g}"])
+            for j in range(9, len(mean), 10):
+                rows.append([*key, series, f"{result.rounds[j]:g}", f"{mean[j]:.6g}", f"{deviation[j]:.6g}"])
+    return rows
+
+
+def _change_rows(result: Result) -> list[list[str]]:
+    few, many = result.setting.ends
+    rows = [["K", "nu", "policy", "pairs", "series", f"t_p={few}", f"t_p={many}", "difference", "half_width"]]
+    panels = result.setting.panels
+    for (n_arms, nu), policy in ((panel, policy) for panel in panels for policy in (RANDOM, PAPER, SOUND)):
+        pairs = result.setting.runs_of(Cell(n_arms, nu, few, policy))
+        for series in SERIES:
+            change = _change(result, [(n_arms, nu)], policy, series, at_once=len(panels))
+            values = (change.before, change.before + change.difference, change.difference, change.half)
+            rows.append([str(n_arms), f"{nu:g}", policy, str(pairs), series, *(f"{v:.6g}" for v in values)])
     return rows
 
 
 def _more_source(result: Result, figures: list[Path]) -> page.Section:
-    """The paper's claim on the change point, tested on the play regret of its own policy."""
+    """The paper's claim on the change point, tested on the front that its own policy reports."""
     setting = result.setting
-    first, last = setting.change_points[0], setting.change_points[-1]
-    lower = clearly = 0
-    panels = [(k, nu) for k in setting.arms for nu in setting.nus]
-    rows = [["K", "nu", f"t_p = {first:,}", f"t_p = {last:,}", "difference", "standard error"]]
-    for n_arms, nu in panels:
-        few, many = (result.per_round(Cell(n_arms, nu, t, "paper"), "front") for t in (first, last))
-        error = float(np.sqrt((few.var(ddof=1) + many.var(ddof=1)) / setting.runs))
-        change = float(many.mean() - few.mean())
-        lower += change < 0
-        clearly += change < -2 * error
-        rows.append(
-            [str(n_arms), f"{nu:g}", f"{few.mean():.4f}", f"{many.mean():.4f}", f"{change:+.4f}", f"{error:.4f}"]
-        )
+    few, many = setting.ends
+    changes = {panel: _change(result, [panel], PAPER, "front", at_once=len(setting.panels)) for panel in setting.panels}
+    rows = [["K", "nu", f"t_p = {few:,}", f"t_p = {many:,}", "difference", "interval", "in percent", "decided"]]
+    for (n_arms, nu), c in changes.items():
+        values = (f"{c.before:.4f}", f"{c.before + c.difference:.4f}", f"{c.difference:+.4f}")
+        rows.append([str(n_arms), f"{nu:g}", *values, c.interval, c.share, c.verdict])
+    verdicts = [change.verdict for change in changes.values()]
+    played = _change(result, setting.panels, PAPER, "play", at_once=1)
+    control = _change(result, setting.panels, RANDOM, "front", at_once=1)
     return page.Section(
         "Effect of the change point",
         "The more samples come from the source before the shift, the smaller the regret after it.",
-        f"For the paper's policy the regret of the reported front, per round after the shift, is lower with t_p = "
-        f"{last:,} than with t_p = {first:,} in {lower} of {len(panels)} panels, by more than two standard errors in "
-        f"{clearly} (table, {setting.runs} runs each). What is played profits less: it depends on eliminations, which "
-        "come late (next section). The paper prints neither K nor nu; one standard deviation is shaded.",
-        clearly == len(panels),
+        f"{_conclusion(verdicts)} The paper's policy with t_p = {many:,} against t_p = {few:,}: {setting.pairs} pairs "
+        f"of runs with the same seeds for each K and nu, and the {setting.rounds_after:,} rounds after the shift. Per "
+        f"round, the regret of the reported front is lower in {verdicts.count('lower')} of {len(verdicts)} panels, "
+        f"higher in {verdicts.count('higher')} and open in {verdicts.count('open')}; the intervals hold all at once "
+        f"with {1 - ERROR:.0%}. What is played changes by {played.interval} ({played.share}; average over panels): it "
+        "depends on eliminations, which come late (next section). For a random arm, which learns nothing, the front "
+        f"changes by {control.interval} ({setting.runs} pairs). The paper prints neither K nor nu. Figures: summed "
+        f"differences, first of the front, then of what is played, with {1 - ERROR:.0%} intervals at each round.",
+        {"lower": True, "higher": False, "open": None}[_overall(verdicts)],
         figures,
         rows,
     )
 
 
+def _overall(verdicts: list[str]) -> str:
+    """The claim holds if it does in every panel, and fails if it does in one."""
+    return "higher" if "higher" in verdicts else "open" if "open" in verdicts else "lower"
+
+
+def _conclusion(verdicts: list[str]) -> str:
+    return {
+        "lower": "More source samples help: what is reported after the shift is better, beyond chance in every panel.",
+        "higher": "More source samples do not always help: in a panel what is reported is worse, beyond chance.",
+        "open": "These runs are too few to decide in every panel whether more source samples help.",
+    }[_overall(verdicts)]
+
+
 def _against_random(result: Result) -> page.Section:
     """The printed constants against chance."""
-    setting = result.setting
     rows = [["policy", *SERIES]]
-    rows += [[policy, *(f"{result.mean(policy, s):.4f}" for s in SERIES)] for policy in POLICIES]
-    ratios = {
-        policy: {k: result.mean(policy, "play", k) / result.mean("random arm", "play", k) for k in setting.arms}
-        for policy in ("paper", "sound")
-    }
-    said = {policy: ", ".join(f"{r:.3f} for K = {k}" for k, r in by_k.items()) for policy, by_k in ratios.items()}
+    policies = (RANDOM, PAPER, SOUND)
+    rows += [[policy, *(f"{result.mean(policy, s):.4f}" for s in SERIES)] for policy in policies]
+    ratios = {policy: dict(_shares_of_random(result, policy, None)) for policy in (PAPER, SOUND)}
     return page.Section(
         "Against a random arm",
         "The policy learns which arms are on the front and plays them; a random arm is the benchmark.",
-        f"Play regret as a share of that of a random arm: paper {said['paper']}; sound {said['sound']}. With the "
-        "printed constants arms go late or never, and the printed rule, not being sound, also loses arms that belong "
-        f"to the front ({result.mean('paper', 'lost'):.2%} on average; sound {result.mean('sound', 'lost'):.2%}). What "
-        "both learn shows in the front that they report. Averages over all panels, change points and runs, per round "
-        "after the change point:",
-        max(ratios["paper"].values()) < 0.5,
+        f"Play regret as a share of that of a random arm: paper {_said(ratios[PAPER])}; sound {_said(ratios[SOUND])}. "
+        "With the printed constants arms go late or never, and the printed rule, not being sound, also loses arms that "
+        f"belong to the front ({result.mean(PAPER, 'lost'):.2%} on average; sound {result.mean(SOUND, 'lost'):.2%}). "
+        "What both learn shows in the front that they report. Averages over all panels, change points and runs, per "
+        f"round over the {result.setting.rounds_after:,} rounds after the change point:",
+        max(ratios[PAPER].values()) < 0.5,
         table=rows,
     )
+
+
+def _beside_default(result: Result, figures: list[Path], more: list[Path]) -> page.Section:
+    """The policy that we recommend, where the paper tried its own."""
+    setting = result.setting
+    at = setting.middle
+    rows = [["policy", "runs", *SERIES]]
+    for policy in POLICIES:
+        runs = setting.runs_of(Cell(*setting.panels[0], at, policy))
+        rows.append([policy, str(runs), *(f"{result.mean(policy, s, change_point=at):.4f}" for s in SERIES)])
+    shares = {policy: _said(dict(_shares_of_random(result, policy, at))) for policy in (PAPER, SOUND, DEFAULT)}
+    return page.Section(
+        "Beside the default policy",
+        "",
+        f"default_policy(), which the paper does not have, in the same environments with t_p = {at:,}: "
+        f"{setting.default_runs} runs for each K and nu, {setting.runs} of the other policies, with the same contexts "
+        "and the same luck. It is told neither the noise nor how smooth the means are. Play regret as a share of that "
+        f"of a random arm: default {shares[DEFAULT]}; paper {shares[PAPER]}; sound {shares[SOUND]}. Averages per round "
+        f"over the {setting.rounds_after:,} rounds after the change point; figures: sums over these rounds (of shares: "
+        "averages), first of what is played, then of what is reported, with one standard deviation.",
+        None,
+        figures,
+        rows,
+        more,
+    )
+
+
+def _shares_of_random(result: Result, policy: str, change_point: int | None) -> Iterator[tuple[int, float]]:
+    """For each K the play regret of a policy as a share of that of a random arm."""
+    for k in result.setting.arms:
+        mine, chance = (result.mean(p, "play", n_arms=k, change_point=change_point) for p in (policy, RANDOM))
+        yield k, mine / chance
+
+
+def _said(shares: dict[int, float]) -> str:
+    return ", ".join(f"{share:.3f} for K = {k}" for k, share in shares.items())

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from conebandit.reproduce.printed import CONES
 from conebandit.reproduce.table import Entry, gap_table, write_table
 from conebandit.terminal import Folder, print_rows, require_writable, say
 
@@ -63,7 +64,7 @@ def cones(to: Folder = Path("reproduction")) -> None:
     """The two panels of the paper's first figure."""
     from conebandit.reproduce.exhibits import draw_cones  # noqa: PLC0415  (needs matplotlib, an extra)
 
-    require_writable(to / "cones.png", to / "cones.svg")
+    require_writable(*(to / f"cone-{name}.{kind}" for name in CONES for kind in ("png", "svg")))
     for path in draw_cones(to):
         typer.echo(path)
 

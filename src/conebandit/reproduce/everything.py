@@ -27,7 +27,7 @@ def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: P
     to
         Folder for figures (PNG and SVG), data (CSV) and the page.
     quick
-        A small version, in seconds, that shows the same but proves less.
+        A small version that shows the same but proves less.
     n_jobs
         Number of processes for the runs.
     progress
@@ -35,14 +35,18 @@ def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: P
     """
     to.mkdir(parents=True, exist_ok=True)
     setting = QUICK if quick else Setting()
-    sections = []
-    with steps(progress, "compiling kernels", len(WITHOUT_RUNS) + len(list(setting.cells())) + 1) as step:
-        for words, make in WITHOUT_RUNS.items():
-            sections.append(make(to))
-            step(words)
-        result = run_study(setting, to / "runs", n_jobs=n_jobs, progress=step)
-        sections += study_sections(result, to)
-        step("curves")
+    exhibited: list[page.Section] = []
+
+    with steps(progress, "compiling kernels", len(WITHOUT_RUNS) + len(setting.cells()) + 1) as step:
+
+        def exhibit() -> None:
+            for words, make in WITHOUT_RUNS.items():
+                exhibited.append(make(to))
+                step(words)
+
+        result = run_study(setting, to / "runs", n_jobs=n_jobs, progress=step, meanwhile=exhibit)
+        sections = [*exhibited, *study_sections(result, to, n_jobs=n_jobs)]
+        step("figures")
     path = to / "index.html"
     title = "Vector preference-based contextual bandits under distributional shifts, reproduced"
     introduction = (

@@ -35,7 +35,7 @@ def table_section(to: Path) -> page.Section:
 
 def cone_section(to: Path) -> page.Section:
     """The two panels of Figure 1."""
-    draw_cones(to)
+    drawn = draw_cones(to)
     fronts = {
         name: {printed.ARM_NAMES[k] for k in np.flatnonzero(pareto_mask(printed.ARMS, cone))}
         for name, cone in printed.CONES.items()
@@ -45,29 +45,37 @@ def cone_section(to: Path) -> page.Section:
         "Four of ten arms are undominated under the orthant, seven under the narrow cone.",
         "The same arms. A0 lies on the edge of what A9 dominates under C3: it is dominated, and its gap is 0.",
         fronts == printed.FRONTS,
-        [to / "cones.png"],
+        [path for path in drawn if path.suffix == ".svg"],
     )
 
 
 def draw_cones(to: Path) -> list[Path]:
-    """Draw Figure 1; the paths written."""
+    """Draw the panels of Figure 1; the paths written."""
     titles = {"C1": "Positive orthant, C1", "C3": "Narrower cone, C3 = cone{(1, .6), (.6, 1)}"}
-    panels = {titles[name]: cone for name, cone in printed.CONES.items()}
-    return plots.save(plots.cone_figure(printed.ARMS, panels, printed.ARM_NAMES), to / "cones")
+    paths = []
+    for name, cone in printed.CONES.items():
+        figure = plots.cone_figure(printed.ARMS, {titles[name]: cone}, printed.ARM_NAMES)
+        paths += plots.save(figure, to / f"cone-{name}")
+    return paths
 
 
 def schematic_section(to: Path) -> page.Section:
     """Figure 2, with real numbers."""
-    plots.save(plots.gap_figure(printed.ARMS, printed.CONES["C3"], 7, printed.ARM_NAMES), to / "gap-and-metric")
+    cone = printed.CONES["C3"]
+    figures = {
+        "gap": plots.gap_figure(printed.ARMS, cone, 7, printed.ARM_NAMES),
+        "metric": plots.distances_figure(printed.ARMS, cone, printed.ARM_NAMES),
+    }
+    drawn = [plots.save(figure, to / name) for name, figure in figures.items()]
     return page.Section(
         "Gap and metric (Figure 2)",
         "The gap lifts to a metric d_p between Pareto sets (Definition 8).",
-        "Left, the gap of A7 under C3: the smallest box of factors in which the arm can leave what the front strongly "
-        "dominates (grey). Right: a reported front that misses an arm is at dominance distance (d_p) zero from the "
+        "First the gap of A7 under C3: the smallest box of factors in which the arm can leave what the front strongly "
+        "dominates (grey). Then a reported front that misses an arm is at dominance distance (d_p) zero from the "
         "true one, so d_p is not a metric. The log-Hausdorff form, which the appendix really proves to be one, sees "
         "the missing arm.",
         False,
-        [to / "gap-and-metric.png"],
+        [svg for _, svg in drawn],
     )
 
 
@@ -94,5 +102,5 @@ def hausdorff_section(to: Path) -> page.Section:
         f"front at every t, but only {limit_front} of the limit set. The log-Hausdorff distance is "
         f"{curves['log-Hausdorff'][-1]:.1f} there: on a log scale nothing that tends to zero converges.",
         all_on_front and limit_front == 2 and curves["Hausdorff"][-1] < 1e-4,
-        [to / "hausdorff-example.png"],
+        [to / "hausdorff-example.svg"],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from conebandit.pages import page
@@ -11,14 +11,33 @@ from conebandit.pages import page
 
 @dataclass(frozen=True)
 class Section:
-    """A figure or a table with what the paper claims and what was found."""
+    """A figure or a table with what the paper claims and what was found.
+
+    Attributes
+    ----------
+    title
+        Of the section.
+    claim
+        Of the paper; empty if it says nothing about this.
+    found
+        What we found.
+    agrees
+        Whether that is what the paper claims; None if it is not decided.
+    figures
+        Pictures, as SVG.
+    table
+        Rows, the first of which is the head.
+    more
+        Pictures that are shown on request.
+    """
 
     title: str
     claim: str
     found: str
-    agrees: bool
+    agrees: bool | None
     figures: Sequence[Path] = ()
-    table: Sequence[Sequence[str]] = field(default=())
+    table: Sequence[Sequence[str]] = ()
+    more: Sequence[Path] = ()
 
 
 def render(title: str, introduction: str, sections: Sequence[Section], footer: str) -> str:
@@ -36,10 +55,13 @@ def render(title: str, introduction: str, sections: Sequence[Section], footer: s
 
 
 def _body(s: Section) -> str:
-    figures = "".join(page.image(path) for path in s.figures)
-    found = page.definitions([("The paper", s.claim), ("We found", s.found)])
-    return page.heading(s.title, _verdict(s)) + found + page.table(s.table) + figures
+    told = [("The paper", s.claim)] if s.claim else []
+    found = page.definitions([*told, ("We found", s.found)])
+    more = page.folded(f"{len(s.more)} more figures", page.figures(s.more)) if s.more else ""
+    return page.heading(s.title, _verdict(s)) + found + page.table(s.table) + page.figures(s.figures) + more
 
 
 def _verdict(s: Section) -> str:
-    return page.verdict(s.agrees, "agrees" if s.agrees else "disagrees")
+    if not s.claim:
+        return ""
+    return page.verdict(s.agrees, {True: "agrees", False: "disagrees", None: "open"}[s.agrees])
