@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo   install into .venv and reproduce the paper (folder reproduction/)"
+	@echo "make demo   install into .venv and reproduce the paper, the default policy beside it (folder reproduction/)"
 	@echo "make test   install the dev extra, then every check and every test"
 	@echo "make lint   ruff, mypy, the import contracts and the limits on length and complexity"
 	@echo "make bench  compare speed with peers, in one run (benchmarks/); for regret: conebandit bench"

@@ -64,8 +64,8 @@ def test_a_wrong_front_disagrees_too(monkeypatch):
 def test_reproduce_cones_makes_the_same_files_every_time(run, tmp_path):
     assert run("reproduce", "cones", "--to", tmp_path / "a").exit_code == 0
     assert run("reproduce", "cones", "--to", tmp_path / "b").exit_code == 0
-    assert (tmp_path / "a" / "cones.png").read_bytes().startswith(b"\x89PNG")
-    for name in ("cones.png", "cones.svg"):
+    assert (tmp_path / "a" / "cone-C1.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("cone-C1.png", "cone-C1.svg", "cone-C3.png", "cone-C3.svg"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 

@@ -12,6 +12,7 @@ import conebandit as cb
 from conebandit.cli import app
 from conebandit.diagnose.report import shift_report
 from conebandit.diagnose.tables import Pair, TableError, read_pair
+from tests.pages.elements import Elements
 
 DATA = Path(__file__).parents[2] / "docs" / "data"
 
@@ -37,7 +38,10 @@ def test_two_real_samples(run, tmp_path):
     assert "income and education moved, income most (mean 8743 in the source, 6874 in the target)." in words
     assert re.search(r"One target row is worth 1\.\d+ source rows \(95 % interval", words)
     html = page.read_text()
-    assert html.count("data:image/png;base64,") == 2
+    found = Elements(html)
+    assert [attributes["aria-label"] for attributes, _ in found.all("svg")] == ["overlap map", "rho over h"]
+    assert [path[-1][1]["class"] for _, path in found.all("table")] == ["scroll"] * 2
+    assert not re.search(r": #[0-9a-f]{6}[;\"]", html.split("</style>")[1])  # every colour has a shade for dark ground
     assert not re.search(r"(src|href)=.?https?:", html)
     for text in ("income and education moved", "Overlap map", "Which columns moved", "1/64"):
         assert text in html

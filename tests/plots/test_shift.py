@@ -7,6 +7,7 @@ import conebandit as cb
 from conebandit import plots
 from conebandit.diagnose.page import estimates
 from conebandit.environments import shift
+from conebandit.pages.palette import GROUND
 
 
 def drawn(figure):
@@ -23,7 +24,7 @@ def test_dissimilarity_with_lower_bounds_hollow(rng):
     np.testing.assert_array_equal(lines[0], np.column_stack([curve.h, curve.value]))
     hollow = figure.axes[0].lines[1]
     np.testing.assert_array_equal(hollow.get_xydata(), np.column_stack([curve.h, curve.value])[curve.empty > 0.05])
-    assert hollow.get_markerfacecolor() == "white"
+    assert hollow.get_markerfacecolor() == GROUND
 
 
 def test_exact_curves_and_estimates(rng):

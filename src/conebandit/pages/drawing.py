@@ -29,7 +29,7 @@ def inline(svg: str, name: str) -> str:
             f"svg must be a picture with width in pt and viewBox, as matplotlib writes it; got {svg[:80]!r}."
         )
     width, box, body = float(found[1]), found[2], found[3]
-    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", body, flags=re.DOTALL)
+    body = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r" d=\"[^\"]*\"", lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), body)  # a hundredth of a point
     body = re.sub(r"(?<=: )#[0-9a-f]{6}\b", lambda colour: _VARIABLES.get(colour[0], colour[0]), body)
     own = re.sub(r"\W+", "-", name)  # identifiers are those of the page now, so they begin with the name of the picture

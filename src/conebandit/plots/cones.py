@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon, Rectangle
-from matplotlib.ticker import ScalarFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 from numpy.typing import ArrayLike
 
 from conebandit.geometry.cone import Cone
@@ -130,8 +130,8 @@ def _draw_distances(ax: Axes, points: FloatArray, cone: Cone, labels: Sequence[s
         ax.annotate(labels[k], points[k], xytext=(8, 6), textcoords="offset points", fontsize=9)
     dominance, coverage = dominance_distance(true, found, cone), log_hausdorff(true, found)
     ax.set(title=f"dominance distance {dominance:.4f}, log-Hausdorff {coverage:.4f}", xlabel="$r_1$", ylabel="$r_2$")
-    ax.xaxis.set_major_formatter(ScalarFormatter())
-    ax.yaxis.set_major_formatter(ScalarFormatter())
-    ax.xaxis.set_minor_formatter(ScalarFormatter())
-    ax.yaxis.set_minor_formatter(ScalarFormatter())
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_locator(NullLocator())
     ax.legend(loc="lower left", frameon=True, fontsize=9)

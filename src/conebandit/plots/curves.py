@@ -33,7 +33,7 @@ def rounds_figure(curves: Mapping[str, Curve], *, title: str, ylabel: str, ylim:
     title, ylabel
         What is shown.
     ylim
-        Of the vertical axis: the same for panels that are to be compared.
+        Of the vertical axis, the same for panels that are to be compared.
     """
     with new_figure(4.6, 3.4) as figure:
         ax = figure.subplots()
@@ -44,6 +44,8 @@ def rounds_figure(curves: Mapping[str, Curve], *, title: str, ylabel: str, ylim:
         ax.axhline(0.0, color=TEXT, lw=0.8)
         ax.set(title=title, xlabel="rounds after the shift", ylabel=ylabel, ylim=ylim)
         ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        if max(map(abs, ylim)) >= 1000:
+            ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         ax.margins(x=0.0)
         figure.legend(ncols=4, loc="outside lower center", frameon=False, fontsize=9)
         return figure
@@ -76,7 +78,7 @@ def shift_effect_figure(panels: Mapping[str, Mapping[str, Curve]], *, xlabel: st
 
 def hausdorff_figure(rounds: FloatArray, curves: Mapping[str, FloatArray]) -> Figure:
     """Distances between the fronts of the paper's Hausdorff example and their limit, against the round."""
-    with new_figure(6.4, 4.2) as figure:
+    with new_figure(4.8, 3.6) as figure:
         ax = figure.subplots()
         for (name, values), colour in zip(curves.items(), COLOURS, strict=False):
             ax.loglog(rounds, values, color=colour, lw=1.8, label=name)

@@ -33,7 +33,7 @@ class Change(NamedTuple):
     @property
     def verdict(self) -> str:
         """Which way it is decided."""
-        if abs(self.difference) <= self.half:
+        if not abs(self.difference) > self.half:  # nor if the interval is nan, for want of runs
             return "open"
         return "lower" if self.difference < 0 else "higher"
 
@@ -85,7 +85,7 @@ def _level_panels(result: Result, series: str, to: Path) -> list[Panel]:
         values = {p: result.of(Cell(n_arms, nu, result.setting.middle, p), series) / scale for p in POLICIES}
         shown.append({p: (v.mean(axis=0), v.std(axis=0)) for p, v in values.items()})
     label = f"average {series}" if series in SHARES else f"{series}, summed"
-    return _panels(result, shown, to / f"change-point-{series}", label)
+    return _panels(result, shown, to / f"change-point-{series}", label, signed=False)
 
 
 def _effect_panels(result: Result, series: str, to: Path) -> list[Panel]:
@@ -95,28 +95,28 @@ def _effect_panels(result: Result, series: str, to: Path) -> list[Panel]:
         pairs = {p: result.differences(n_arms, nu, p, series) for p in (RANDOM, PAPER)}
         shown.append({p: (d.mean(axis=0), _half_width(d)) for p, d in pairs.items()})
     few, many = result.setting.ends
-    label = f"{series}, summed: $t_p$ = {many:,} minus {few:,}"
-    return _panels(result, shown, to / f"source-samples-{series}", label)
+    label = f"{series}: $t_p$ = {many:,} minus {few:,}"
+    return _panels(result, shown, to / f"source-samples-{series}", label, signed=True)
 
 
 def _panels(
-    result: Result, shown: list[dict[str, tuple[FloatArray, FloatArray]]], stem: Path, label: str
+    result: Result, shown: list[dict[str, tuple[FloatArray, FloatArray]]], stem: Path, label: str, *, signed: bool
 ) -> list[Panel]:
-    """Panels for each K and nu with the same vertical axis."""
-    ends = [edge for bands in shown for middle, half in bands.values() for edge in (middle - half, middle + half)]
-    low, high = min(0.0, float(np.min(ends))), max(0.0, float(np.max(ends)))
-    margin = 0.04 * (high - low) or 1.0
+    """Panels for each K and nu; those of one K have the same vertical axis, which ends at 0 if values have no sign."""
     thin = slice(EVERY - 1, None, EVERY)
-    return [
-        Panel(
-            stem.with_name(f"{stem.name}-K{n_arms}-nu{nu:g}".replace(".", "_")),
-            {name: (result.rounds[thin], middle[thin], half[thin]) for name, (middle, half) in bands.items()},
-            f"K = {n_arms}, nu = {nu:g}",
-            label,
-            (low - margin * (low < 0.0), high + margin),
-        )
-        for (n_arms, nu), bands in zip(result.setting.panels, shown, strict=True)
-    ]
+    ends: dict[int, list[float]] = {n_arms: [0.0] for n_arms in result.setting.arms}
+    for (n_arms, _), bands in zip(result.setting.panels, shown, strict=True):
+        for middle, half in bands.values():
+            ends[n_arms] += [float((middle - half).min()) if signed else 0.0, float((middle + half).max())]
+    panels = []
+    for (n_arms, nu), bands in zip(result.setting.panels, shown, strict=True):
+        low, high = min(ends[n_arms]), max(ends[n_arms])
+        margin = 0.04 * (high - low) or 1.0
+        name = f"{stem.name}-K{n_arms}-nu{nu:g}".replace(".", "_")
+        curves = {p: (result.rounds[thin], middle[thin], half[thin]) for p, (middle, half) in bands.items()}
+        ylim = (low - margin if signed else 0.0, high + margin)
+        panels.append(Panel(stem.with_name(name), curves, f"K = {n_arms}, nu = {nu:g}", label, ylim))
+    return panels
 
 
 def _draw(panel: Panel) -> None:

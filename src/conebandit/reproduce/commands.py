@@ -28,7 +28,7 @@ def add_to(app: typer.Typer) -> None:
 def everything(
     context: typer.Context,
     to: Folder = Path("reproduction"),
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds and runs, which show less.")] = False,
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
 ) -> None:
     """Make everything: table, figures, data and a page to look through. Finished runs are reused."""
