@@ -22,7 +22,7 @@ COLUMNS = (
     "only column."
 )
 OVERLAP = (
-    "The columns that moved most. Darker: more of the sample. Crosses mark cells that the target "
+    "The columns that moved most. Fuller colour: more of the sample. Crosses mark cells that the target "
     f"reaches and that hold fewer than {MIN_SUPPORT} source rows: what is learned there rests on little."
 )
 DISSIMILARITY = (

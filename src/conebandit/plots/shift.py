@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -15,7 +15,7 @@ from conebandit.plots.style import COLOURS, SOURCE, TARGET, new_figure, plain_te
 from conebandit.validate.arrays import FloatArray
 
 # From nothing to a full colour, on any ground. Few steps: matplotlib would make a PNG of the colour bar's many.
-_SHARES = LinearSegmentedColormap.from_list("shares", [(SOURCE, 0.0), (SOURCE, 1.0)], N=32)
+_SHARES = LinearSegmentedColormap.from_list("shares", [to_rgba(SOURCE, alpha) for alpha in (0.0, 1.0)], N=32)
 
 
 class Estimates(NamedTuple):
