@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import conebandit as cb
 from conebandit.cli import app
+from conebandit.evaluation.targets import rewards_for
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.export import export
 from conebandit.service.stores.base import open_store
@@ -239,3 +240,60 @@ def test_the_command_refuses_files_that_are_not_what_they_should_be(exported, tm
         result = CliRunner().invoke(app, ["evaluate", str(log), "--experiment", str(declaration)])
         assert result.exit_code == 2
         assert words in " ".join(result.output.split())
+
+
+def uniform_table(n=400, seed=0):
+    """A randomised trial: the old arm costs 4, the bold one 9, and both earn the same."""
+    rng = np.random.default_rng(seed)
+    arms = rng.choice(DECLARATION["arms"], n)
+    return {
+        "arm": arms,
+        "propensity": np.full(n, 1 / 3),
+        "age": rng.uniform(18, 98, n),
+        "device": rng.choice(["phone", "desk"], n),
+        "revenue": rng.normal(1.0, 0.1, n),
+        "latency": np.select([arms == "old", arms == "new"], [4.0, 6.5], 9.0) + rng.normal(0.0, 0.1, n),
+    }
+
+
+@pytest.mark.parametrize("own_units", [True, False])
+def test_policies_that_learn_in_a_replay_are_told_rewards_of_costs(experiment, own_units):
+    """A policy that minimises the cost is told the cost; one of the declaration what is left to its worst value."""
+    table = uniform_table()
+    log = cb.Log.from_table(table, experiment)
+    cone = log.cone if own_units else experiment.cone
+    told = []
+
+    class Watched(cb.ParetoUCB1):
+        def copy(self):
+            return self
+
+        def observe(self, context, arm, reward):
+            told.append((arm, *reward))
+            super().observe(context, arm, reward)
+
+    policy = Watched(n_arms=3, cone=cone, context_dim=experiment.context_dim)
+    found = cb.evaluate(log, {"learns": policy, "uniform": "uniform"}, estimator="replay")
+    assert found.values[0, 1] < found.values[1, 1] - 0.4  # less latency than at random
+    kept = iter(told)
+    first = next(kept)
+    row = next(i for i in range(len(log)) if tuple(log.rewards[i][:1]) == first[1:2])
+    assert first[2] == (log.rewards[row, 1] if own_units else 10.0 - log.rewards[row, 1])
+
+
+def test_beyond_its_worst_value_a_cost_is_worth_nothing_in_a_replay(experiment):
+    log = cb.Log.from_table({**TABLE, "propensity": [1 / 3] * 4}, experiment)
+    policy = cb.ParetoUCB1(n_arms=3, cone=experiment.cone, context_dim=experiment.context_dim)
+    np.testing.assert_array_equal(rewards_for(policy, log)[:, 1], [6.0, 0.0, 10.0, 9.0])
+    np.testing.assert_array_equal(rewards_for(policy, log)[:, 0], log.rewards[:, 0])
+
+
+def test_without_a_worst_value_a_reward_is_minus_the_cost():
+    cone = cb.Cone.orthant(2, names=["revenue", "latency"], minimise=["latency"])
+    log = cb.Log([[0.1], [0.2]], [0, 1], [[1.0, 4.0], [2.0, np.nan]], [0.5, 0.5], cone)
+    rewards = cb.ParetoUCB1(2, cone.turned(["latency"]), 1)
+    np.testing.assert_array_equal(rewards_for(rewards, log), [[1.0, -4.0], [2.0, np.nan]])
+    np.testing.assert_array_equal(rewards_for(cb.ParetoUCB1(2, cone, 1), log), log.rewards)
+    unlabelled = cb.Cone.from_facets([[1, 0], [0, -1]])
+    np.testing.assert_array_equal(rewards_for(cb.ParetoUCB1(2, unlabelled, 1), log), log.rewards)
+    np.testing.assert_array_equal(rewards_for(object(), log), [[1.0, -4.0], [2.0, np.nan]])  # anybody's, without a cone

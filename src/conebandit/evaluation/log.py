@@ -49,6 +49,9 @@ class Log:
     adaptive
         Whether probabilities depend on earlier rewards, as those of a policy that learns do. By default: unless they
         depend on the arm alone.
+    worst
+        Shape (M,), of costs the values that count as reward 0, nan where that is not known. Only ``"replay"`` asks for
+        it, where policies learn: it tells them rewards, as they were told when the log was made.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Log:
     probabilities: FloatArray | None = None
     arm_names: tuple[str, ...] = ()
     adaptive: bool | None = None
+    worst: FloatArray | None = None
 
     def __post_init__(self) -> None:
         n, n_objectives = len(as_floats(self.arms, "arms")), as_cone(self.cone).dim
@@ -90,6 +94,8 @@ class Log:
             raise ValueError(f"adaptive must be True, False or None; got {self.adaptive!r}.")
         if self.adaptive is None:
             self._set("adaptive", not self._depend_on_the_arm_alone())
+        if self.worst is not None:
+            self._set("worst", _shaped(self.worst, "worst", (n_objectives,)))
 
     @classmethod
     def from_run(cls, run: Run, *, policy: Policy | None = None, arm_names: Sequence[str] = ()) -> Log:
@@ -163,7 +169,9 @@ class Log:
         >>> log.rewards.tolist(), log.metric_names, log.cone.minimise
         ([[3.5, 300.0], [nan, 800.0]], ('revenue', 'latency'), ('latency',))
         """
-        return cls(**read_table(table, as_experiment(experiment), arm=arm, propensity=propensity))
+        columns = read_table(table, as_experiment(experiment), arm=arm, propensity=propensity)
+        worst = np.array([np.nan if metric.worst is None else metric.worst for metric in experiment.metrics])
+        return cls(**columns, worst=worst)
 
     def __len__(self) -> int:
         return len(self.arms)

@@ -91,13 +91,26 @@ class Target:
         if not hasattr(learner, "observe"):
             drawn = np.random.default_rng(0).random((len(log), 1)) >= np.cumsum(self.own, axis=1)[:, :-1]
             return np.asarray(drawn.sum(axis=1) == log.arms)
+        rewards = rewards_for(learner, log)
         learner = learner.copy() if hasattr(learner, "copy") else copy.deepcopy(learner)
         kept = np.zeros(len(log), dtype=np.bool_)
         for i, (context, arm) in enumerate(zip(log.contexts, log.arms.tolist(), strict=True)):
             if learner.decide(context, i).arm == arm:
                 kept[i] = True
-                learner.observe(context, arm, log.rewards[i])
+                learner.observe(context, arm, rewards[i])
         return kept
+
+
+def rewards_for(policy: Any, log: Log) -> FloatArray:
+    """Rewards (n, M) of a log as a policy learns them: costs are turned around unless the policy minimises them itself.
+
+    The reward of a cost is what is left to its worst value, at least 0, as in an experiment; without a worst value it
+    is minus the cost.
+    """
+    turned = log.cone.costs != (policy.cone.costs if hasattr(policy, "cone") else False)
+    worst = np.full(log.cone.dim, np.nan) if log.worst is None else log.worst
+    left = np.where(np.isnan(worst), -log.rewards, np.maximum(worst - log.rewards, 0.0))
+    return np.where(turned, left, log.rewards)
 
 
 def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.description import SAME_FACET, Description
-from conebandit.geometry.directions import signs
+from conebandit.geometry.directions import counted_as_better, signs
 from conebandit.kernels.order import TOLERANCE
 from conebandit.validate.arrays import FloatArray, as_floats, safe_exponent
 
@@ -59,6 +59,21 @@ class Order:
         array([ 1., -1.])
         """
         return signs(self.names, self.minimise, self.dim)
+
+    @property
+    def costs(self) -> BoolArray:
+        """Shape (M,): of which objectives less is better, by their labels or, without any, by the numbers.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> cb.Cone.orthant(2, names=["efficacy", "toxicity"], minimise=["toxicity"]).costs
+        array([False,  True])
+        >>> cb.Cone.from_facets([[1, 0], [0, -1]]).costs
+        array([False,  True])
+        """
+        described = Description(self.facets, self.rays, self._lineality)
+        return np.asarray((self.signs < 0.0) | counted_as_better(described, -1))
 
     @property
     def is_pointed(self) -> bool:
