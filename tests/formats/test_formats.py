@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import conebandit as cb
 from conebandit.formats import (
     Feedback,
     from_obp,
@@ -259,3 +260,20 @@ def test_vowpal_wabbit_reads_what_was_logged(tmp_path, kind):
         assert row[3] == (1 if kind == "text" else 1 + 3)  # the context, and an example for each arm
         values = row[4][:2]
         np.testing.assert_allclose(values, context, rtol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["sales", "latency"])
+def test_neighbours_see_costs_as_costs(tmp_path, metric):
+    """Of a log whose cone minimises a metric, less of it is a larger reward and a smaller cost."""
+    cone = cb.Cone.orthant(2, names=["sales", "latency"], minimise=["latency"])
+    was = cb.Log([[0.1], [0.2]], [0, 1], [[1.0, 300.0], [0.5, 200.0]], [0.5, 0.5], cone)
+    rewards = {"sales": [1.0, 0.5], "latency": [-300.0, -200.0]}[metric]
+    made = to_obp(was, metric)
+    assert made["reward"].tolist() == rewards
+    write_vw(was, tmp_path / "log.vw", metric)
+    costs = [float(line.split(":")[1]) for line in (tmp_path / "log.vw").read_text().splitlines()]
+    write_dsjson(was, tmp_path / "log.json", metric)
+    labels = [json.loads(line)["_label_cost"] for line in (tmp_path / "log.json").read_text().splitlines()]
+    assert costs == labels == [-r for r in rewards]
+    for back in (from_obp(made), read_vw(tmp_path / "log.vw"), read_dsjson(tmp_path / "log.json")):
+        np.testing.assert_array_equal(back.rewards, was.rewards)  # as they were measured

@@ -13,7 +13,11 @@ from conebandit.validate.arrays import FloatArray, as_floats
 
 
 class Logged(Protocol):
-    """Any object with these members can be written."""
+    """Any object with these members can be written.
+
+    If it has a ``cone`` as well, such as a :class:`conebandit.Log`, metrics that the cone minimises are costs; of all
+    others more is better.
+    """
 
     @property
     def contexts(self) -> FloatArray:
@@ -143,9 +147,11 @@ def position_of(log: Logged, metric: Any) -> int:
 
 
 def one_metric(log: Logged, metric: Any) -> FloatArray:
-    """Values of a metric (n,), for formats that know one number; all must be known."""
-    values = log.rewards[:, position_of(log, metric)]
+    """Rewards (n,) by one metric, more is better, for formats that know one number; all must be known."""
+    place = position_of(log, metric)
+    values = log.rewards[:, place]
     if not np.isfinite(values).all():
         row = int((~np.isfinite(values)).argmax())
         raise ValueError(f"metric {metric!r} must be known in every row that is written; in row {row} it is not.")
-    return values
+    cone = getattr(log, "cone", None)
+    return -values if cone is not None and cone.costs[place] else values

@@ -19,7 +19,8 @@ def to_obp(log: Logged, metric: str | int = 0) -> dict[str, Any]:
     log
         A :class:`Feedback`, or any object with its fields.
     metric
-        Which metric becomes ``reward``, of which the pipeline knows one. All of them, and all names, are there as well,
+        Which metric becomes ``reward``, of which the pipeline knows one; a cost, minimised by the cone of a
+        :class:`conebandit.Log`, with the sign changed, since more is better there. All of them, and all names, are there as well,
         under keys that it does not look at, so that :func:`from_obp` gives back the whole log.
 
     Examples

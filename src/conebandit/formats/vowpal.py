@@ -34,7 +34,8 @@ def write_vw(log: Logged, path: Path, metric: str | int = 0) -> None:
     path
         Where to.
     metric
-        Whose values, with the sign changed, are the costs.
+        Whose values, with the sign changed, are the costs; a cost, minimised by the cone of a
+        :class:`conebandit.Log`, as it is.
 
     Examples
     --------
