@@ -136,7 +136,8 @@ def test_export_of_the_service_in_shadow_has_no_probabilities_of_the_arm_served(
     path = tmp_path / "log.csv"
     head = "id,mode,arm,propensity,context.age,metric.sales,status.sales,choice_probabilities\n"
     rows = [
-        f'{i},{mode},a,1.0,30,1,reported,"{{""a"": 0.5, ""b"": 0.5}}"\n' for i, mode in enumerate(("live", "shadow"))
+        f'{mode},{mode},a,{chance},30,1,reported,"{{""a"": 0.5, ""b"": 0.5}}"\n'
+        for mode, chance in (("live", 0.5), ("shadow", 1.0))
     ]
     path.write_text(head + rows[0] + rows[1])
     assert read_csv(path).probabilities is None
@@ -277,3 +278,109 @@ def test_neighbours_see_costs_as_costs(tmp_path, metric):
     assert costs == labels == [-r for r in rewards]
     for back in (from_obp(made), read_vw(tmp_path / "log.vw"), read_dsjson(tmp_path / "log.json")):
         np.testing.assert_array_equal(back.rewards, was.rewards)  # as they were measured
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"probabilities": [[np.nan, 1.0]]}, "add up to 1"),
+        ({"probabilities": [[0.5, 0.4]]}, "add up to 1"),
+        ({"probabilities": [[-0.5, 1.5]]}, "at least 0"),
+        ({"probabilities": [[0.9, 0.1]]}, "propensity at the arm played"),
+        ({"arm_names": ("a", "a")}, "arm_names must be a list of texts, all different"),
+        ({"arm_names": "ab"}, "arm_names must be a list of texts"),
+        ({"arm_names": (1, 2)}, "arm_names must be a list of texts"),
+        ({"rewards": [[1.0, 2.0]], "metric_names": ("a", "a")}, "metric_names must be a list of texts, all different"),
+    ],
+)
+def test_what_cannot_be_a_log_is_refused(change, says):
+    good = {"contexts": [[0.1]], "arms": [1], "rewards": [[1.0]], "propensities": [0.5], "probabilities": [[0.5, 0.5]]}
+    assert Feedback(**good).arm_names == ("0", "1")
+    with pytest.raises(ValueError, match=says):
+        Feedback(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("line", "contexts"),
+    [
+        ("1:2:0.4 |u:2 a:3 b", [[6.0, 2.0]]),  # the weight of a namespace
+        ("1:2:0.4 | a:3 a:4", [[7.0]]),  # features that are there twice
+        ("1:2:0.4 |u a |u a:2", [[3.0]]),
+        ("1:2:0.4 |\ta:3 b", [[3.0, 1.0]]),  # no namespace
+        ("1:2:0.4 tag| a", [[1.0]]),
+        ("1:2:0.4 'a:b| a", [[1.0]]),
+    ],
+)
+def test_text_means_what_it_means_to_vowpal_wabbit(tmp_path, line, contexts):
+    path = tmp_path / "log.vw"
+    path.write_text(line + "\n")
+    found = read_vw(path)
+    assert found.contexts.tolist() == contexts
+    assert found.rewards.tolist() == [[-2.0]]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("1:1:0.5 2:0:0.5 | a", "several labels"),
+        ("1:nan:0.5 | a", "cost must be finite"),
+        ("1:inf:0.5 | a", "cost must be finite"),
+        ("1:1:0.5 |", "must have features"),
+        ("1:1:0.5 | a:nan", "contexts must be finite"),
+    ],
+)
+def test_text_that_says_too_much_or_nothing_is_refused(tmp_path, line, says):
+    path = tmp_path / "log.vw"
+    path.write_text(line + "\n")
+    with pytest.raises(ValueError, match=says):
+        read_vw(path)
+
+
+def test_text_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "log.vw").write_bytes("1:1:0.5 | \xe9:1\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"log.vw must be in UTF-8"):
+        read_vw(tmp_path / "log.vw")
+
+
+EVENT = {
+    "_label_cost": -1,
+    "_label_probability": 0.8,
+    "_labelIndex": 0,
+    "a": [1, 2],
+    "p": [0.8, 0.2],
+    "c": {"User": {"age": 30}, "_multi": [{}, {}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"_labelIndex": 2}, "one of the 2 actions"),
+        ({"_labelIndex": -1}, "one of the 2 actions"),
+        ({"_labelIndex": 0.9}, "one of the 2 actions"),
+        ({"_label_Action": 2}, "_label_Action one more"),
+        ({"_label_cost": float("nan")}, "NaN is not a number of JSON"),
+        ({"p": [0.1, 0.9]}, "propensity at the arm played"),
+    ],
+)
+def test_events_that_contradict_themselves_are_refused(tmp_path, change, says):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({**EVENT, "_label_Action": 1}) + "\n")
+    assert read_dsjson(path).arms.tolist() == [0]
+    path.write_text(json.dumps({**EVENT, **change}) + "\n")
+    with pytest.raises(ValueError, match=says):
+        read_dsjson(path)
+
+
+def test_events_without_bottom_are_refused(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text('{"c":' * 50_000 + "\n")
+    with pytest.raises(ValueError, match="line 1 must be an event"):
+        read_dsjson(path)
+
+
+def test_arrays_of_names_and_slates_of_the_pipeline():
+    made = to_obp(log())
+    assert from_obp({**made, "arm_names": np.array(made["arm_names"])}).arm_names == made["arm_names"]
+    with pytest.raises(ValueError, match="pi_b must be of one position"):
+        from_obp({**made, "pi_b": np.repeat(made["pi_b"], 3, axis=2)})

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray, as_floats
 
+ROUNDING = 1e-6  # by which probabilities may miss what they must be: files often keep seven digits
+
 
 class Logged(Protocol):
     """Any object with these members can be written.
@@ -70,7 +72,7 @@ class Feedback:
     propensities
         Shape (n,), with what probabilities these arms were drawn.
     probabilities
-        Shape (n, K), those of all arms, if they are known.
+        Shape (n, K), those of all arms, if they are known; rows add up to 1, and agree with the propensities.
     arm_names, metric_names
         By default ``"0"``, ``"1"``, ... and ``"metric 0"``, ``"metric 1"``, ...
 
@@ -102,6 +104,8 @@ class Feedback:
             raise ValueError("propensities must lie above 0 and be at most 1, one for each decision.")
         every = None if self.probabilities is None else _rows(self.probabilities, "probabilities", len(arms))
         names = self._named(int(arms.max()) + 1, every, rewards.shape[1])
+        if every is not None:
+            _require_agreement(every, arms, chances)
         for name, value in zip(
             self.__dataclass_fields__, (contexts, arms, rewards, chances, every, *names), strict=True
         ):
@@ -110,10 +114,10 @@ class Feedback:
     def _named(self, played: int, every: FloatArray | None, n_metrics: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Names of arms and of metrics, those given or numbers."""
         known = played if every is None else every.shape[1]
-        arms = tuple(self.arm_names) or tuple(map(str, range(known)))
+        arms = _names(self.arm_names, "arm_names") or tuple(map(str, range(known)))
         if len(arms) < played or (every is not None and len(arms) != known):
             raise ValueError(f"arm_names must name every arm; there are {max(known, played)}, but {len(arms)} names.")
-        metrics = tuple(self.metric_names) or tuple(f"metric {m}" for m in range(n_metrics))
+        metrics = _names(self.metric_names, "metric_names") or tuple(f"metric {m}" for m in range(n_metrics))
         if len(metrics) != n_metrics:
             raise ValueError(f"metric_names must name every metric; there are {n_metrics}; got {metrics}.")
         return arms, metrics
@@ -127,6 +131,26 @@ def _indices(values: ArrayLike) -> NDArray[np.int64]:
     if numbers.ndim != 1 or not numbers.size or (numbers < 0).any() or (numbers != np.floor(numbers)).any():
         raise ValueError(f"arms must be indices from 0 on, one for each decision; got {np.asarray(values)}.")
     return numbers.astype(np.int64)
+
+
+def _names(given: Any, name: str) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str) or not all(isinstance(each, str) for each in names) or len(set(names)) < len(names):
+        raise ValueError(f"{name} must be a list of texts, all different; got {given!r}.")
+    return tuple(map(str, names))
+
+
+def _require_agreement(every: FloatArray, arms: NDArray[np.int64], propensities: FloatArray) -> None:
+    """A ``ValueError`` unless probabilities (n, K) add up to 1 and have the propensities (n,) at the arms (n,)."""
+    with np.errstate(invalid="ignore"):
+        whole = (every >= 0.0).all(axis=1) & (np.abs(every.sum(axis=1) - 1.0) <= ROUNDING)
+        same = np.abs(every[np.arange(len(arms)), arms] - propensities) <= ROUNDING
+    if not (whole & same).all():
+        row = int((~(whole & same)).argmax())
+        raise ValueError(
+            "probabilities must be at least 0, add up to 1 and have the propensity at the arm played; row "
+            f"{row} is {every[row].tolist()}, with propensity {propensities[row]} of arm {arms[row]}."
+        )
 
 
 def _rows(values: ArrayLike, name: str, n: int) -> FloatArray:

@@ -20,8 +20,8 @@ def to_obp(log: Logged, metric: str | int = 0) -> dict[str, Any]:
         A :class:`Feedback`, or any object with its fields.
     metric
         Which metric becomes ``reward``, of which the pipeline knows one; a cost, minimised by the cone of a
-        :class:`conebandit.Log`, with the sign changed, since more is better there. All of them, and all names, are there as well,
-        under keys that it does not look at, so that :func:`from_obp` gives back the whole log.
+        :class:`conebandit.Log`, with the sign changed, since more is better there. All of them, and all names, are
+        there as well, under keys that it does not look at, so that :func:`from_obp` gives back the whole log.
 
     Examples
     --------
@@ -79,13 +79,16 @@ def from_obp(feedback: Mapping[str, Any]) -> Feedback:
     every = feedback.get("pi_b")
     if every is not None:
         every = as_floats(every, "pi_b")
+        if every.ndim == 3 and every.shape[2] != 1:
+            raise ValueError(f"pi_b must be of one position; got shape {every.shape}. Take that of one.")
         every = every[:, :, 0] if every.ndim == 3 else every
+    names = [feedback.get(name) for name in ("arm_names", "metric_names")]
     return Feedback(
         contexts=feedback["context"],
         arms=feedback["action"],
         rewards=as_floats(feedback["reward"], "reward")[:, None] if rewards is None else rewards,
         propensities=feedback["pscore"],
         probabilities=every,
-        arm_names=tuple(feedback.get("arm_names") or map(str, range(int(feedback["n_actions"])))),
-        metric_names=tuple(feedback.get("metric_names") or ("reward",)),
+        arm_names=tuple(map(str, range(int(feedback["n_actions"])))) if names[0] is None else names[0],
+        metric_names=("reward",) if names[1] is None else names[1],
     )

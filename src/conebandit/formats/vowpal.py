@@ -7,13 +7,15 @@ entry of its own in JSON), so that reading gives back the whole log. It computes
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from conebandit.formats.feedback import Feedback, Logged, one_metric
+from conebandit.validate.arguments import is_integer
 from conebandit.validate.arrays import FloatArray
 
 TAG = "rewards="
@@ -60,7 +62,8 @@ def write_vw(log: Logged, path: Path, metric: str | int = 0) -> None:
 def read_vw(path: Path, arm_names: Sequence[str] = ()) -> Feedback:
     r"""Read lines of ``arm:cost:probability | features``, ours or others'.
 
-    Features are numbered in the order in which they first appear; where one is absent it is 0. Without our tag, the
+    Features are numbered in the order in which they first appear; where one is absent it is 0, where it is there twice
+    it is the sum, and the weight of a namespace multiplies its features, as in Vowpal Wabbit. Without our tag, the
     reward is minus the cost. Lines of several actions (``shared``) are refused: write them as dsjson. The file does not
     say how many arms there are, so ``arm_names`` are needed if the last ones were never played.
 
@@ -78,13 +81,16 @@ def read_vw(path: Path, arm_names: Sequence[str] = ()) -> Feedback:
     for number, line in _lines(path):
         try:
             head, *namespaces = line.split("|")
-            label, tag = head.split()[0], head.split()[-1]
+            label, *more = head.split()
+            tag = more[-1].lstrip("'") if more else ""
+            if any(":" in word for word in more if not word.startswith("'")):
+                raise ValueError("it has several labels")
             arm, cost, propensity = label.split(":")
             arms.append(int(arm) - 1)
             propensities.append(float(propensity))
-            ours = tag.lstrip("'").removeprefix(TAG)
-            rewards.append([float(v) for v in ours.split(",")] if TAG in tag else [-float(cost)])
-            features.append(dict(_features(namespaces)))
+            ours = [float(v) for v in tag.removeprefix(TAG).split(",")] if tag.startswith(TAG) else [_reward(cost)]
+            rewards.append(ours)
+            features.append(_summed(_features(namespaces)))
         except (ValueError, IndexError) as error:
             raise ValueError(f"{path}, line {number} must be arm:cost:probability | features: {error}.") from None
     return _feedback(path, features, arms, rewards, propensities, None, tuple(arm_names))
@@ -93,12 +99,12 @@ def read_vw(path: Path, arm_names: Sequence[str] = ()) -> Feedback:
 def _features(namespaces: Sequence[str]) -> Iterator[tuple[str, float]]:
     """Names and values of the features of a line; a name without a value is 1."""
     for text in namespaces:
-        named = not text.startswith(" ")
+        named = not text[:1].isspace()
         words = text.split()
-        space = words.pop(0) if named and words else ""
+        space, _, weight = words.pop(0).partition(":") if named and words else ("", "", "")
         for word in words:
             name, _, value = word.partition(":")
-            yield f"{space}^{name}", float(value) if value else 1.0
+            yield f"{space}^{name}", (float(weight) if weight else 1.0) * (float(value) if value else 1.0)
 
 
 # ---- dsjson ---------------------------------------------------------------------------------------------------------
@@ -172,25 +178,40 @@ def read_dsjson(path: Path) -> Feedback:
     metrics: tuple[str, ...] = ()
     for number, line in _lines(path):
         try:
-            event = json.loads(line)
+            event = json.loads(line, parse_constant=_refuse_constant)
             shared = event["c"]
             multi = shared.pop("_multi")
-            arms.append(int(event["_labelIndex"]))
+            arms.append(_arm(event, len(multi)))
             propensities.append(float(event["_label_probability"]))
-            told = event.get("rewards") or {"reward": -float(event["_label_cost"])}
+            told = event.get("rewards") or {"reward": _reward(event["_label_cost"])}
             rewards.append([np.nan if value is None else float(value) for value in told.values()])
             found = _arm_names(multi), tuple(told)
             if names and found != (names, metrics):
                 raise ValueError("arms or metrics are not those of the first line")
             names, metrics = found
-            features.append(dict(_flat(shared)))
+            features.append(_summed(_flat(shared)))
             chances.append(_in_order(event, len(multi)))
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ValueError(
                 f"{path}, line {number} must be an event with a label and the same actions as all others: {error!r}."
             ) from None
     whole = None if any(row is None for row in chances) else np.array(chances)
     return _feedback(path, features, arms, rewards, propensities, whole, names, metrics)
+
+
+def _arm(event: dict[str, Any], n_arms: int) -> int:
+    """Index of the arm that was played; where both are there, ``_label_Action`` must say the same, counted from 1."""
+    arm = event["_labelIndex"]
+    if not is_integer(arm) or not 0 <= arm < n_arms or event.get("_label_Action", arm + 1) != arm + 1:
+        raise ValueError(
+            f"_labelIndex must be that of one of the {n_arms} actions, and _label_Action one more; got {arm!r} and "
+            f"{event.get('_label_Action')!r}"
+        )
+    return int(arm)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _arm_names(multi: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -232,12 +253,30 @@ def _chances(log: Logged) -> tuple[list[float], list[list[float]]]:
     return log.propensities.tolist(), log.rewards.tolist()
 
 
+def _reward(cost: Any) -> float:
+    """Minus the cost, which must be known."""
+    if not math.isfinite(float(cost)):
+        raise ValueError(f"the cost must be finite; got {cost}")
+    return -float(cost)
+
+
+def _summed(features: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Features by name; what is there more than once is added up."""
+    found: dict[str, float] = {}
+    for name, value in features:
+        found[name] = found.get(name, 0.0) + value
+    return found
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines that are not empty, with their numbers."""
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, line.rstrip("\n")
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be in UTF-8: {error}.") from None
 
 
 def _feedback(
@@ -246,6 +285,8 @@ def _feedback(
     if not features:
         raise ValueError(f"{path} must have at least one decision; it is empty.")
     columns = list(dict.fromkeys(name for row in features for name in row))
+    if not columns:
+        raise ValueError(f"{path} must have features; no line has any.")
     contexts = [[row.get(name, 0.0) for name in columns] for row in features]
     if len({len(row) for row in rewards}) > 1:
         raise ValueError(f"{path} must have the same number of rewards in every line.")
