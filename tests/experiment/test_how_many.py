@@ -98,3 +98,22 @@ def test_what_cannot_be_answered_is_refused():
         learner.how_many({"three": 0.1})
     assert learner.how_many({"one": 0.3, "two": 0.3}).rows <= learner.how_many({"one": 0.1, "two": 0.1}).rows
     assert learner.how_many(0.1) == learner.how_many(0.1)
+
+
+@pytest.mark.parametrize("gap", ["arm", "metric"])
+def test_what_is_never_tried_is_never_settled(gap):
+    """More rows like those of today say nothing about an arm, or a metric of it, that none of them is about."""
+    rng = np.random.default_rng(0)
+    log = rows(300, rng, 0.3)
+    declared = {"id": "e", "arms": ["a", "b", "c"], "metrics": [{"name": "one"}, {"name": "two"}]}
+    declared["context"] = [{"name": "x", "low": 0, "high": 1}]
+    of_c = log["shown"] == "c"
+    if gap == "arm":
+        log = {name: column[~of_c] for name, column in log.items()}
+    else:
+        log["two"][of_c] = np.nan
+    answer = cb.Experiment.from_dict(declared).learn({**log, "arm": log["shown"]}).how_many(0.01, power=0.99)
+    assert answer.untried == ("c",)
+    assert answer.rows == math.inf
+    assert "Never tried, or not seen in every metric: c." in str(answer)
+    assert max(answer.curve.values()) < 0.97

@@ -14,6 +14,7 @@ from conebandit.experiment import entries
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import Served
+from conebandit.experiment.rows import Rows
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import facet_slack, pareto_mask
 from conebandit.policies.compiled import estimates
@@ -46,6 +47,8 @@ class SampleSize:
         In which share it is expected to be settled today.
     curve
         Expected share after so many more rows.
+    untried
+        Names of arms that were never tried, or of which a metric was never seen: they stay as unknown as they are.
 
     Examples
     --------
@@ -59,8 +62,15 @@ class SampleSize:
     power: float
     settled_now: float
     curve: dict[int, float]
+    untried: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        untried = (
+            f" Never tried, or not seen in every metric: {', '.join(self.untried)}. More rows like these say no more."
+        )
+        return self._sentence() + untried * bool(self.untried)
+
+    def _sentence(self) -> str:
         if not self.rows:
             return (
                 f"No more rows: the front is settled in {self.settled_now:.0%} of the contexts, {self.power:.0%} asked."
@@ -74,21 +84,24 @@ class SampleSize:
 
 
 def how_many(
-    experiment: Experiment, policy: Served, contexts: FloatArray, *, resolution: Any, power: Any, seed: Any
+    experiment: Experiment, policy: Served, rows: Rows, *, resolution: Any, power: Any, seed: Any
 ) -> SampleSize:
     """See :meth:`Learner.how_many`.
 
     At a context, the posterior says what the means may be and what an estimate from more rows may become: with g times
     the rows the variance of the posterior is 1/g of today's, and the estimate moves by what the variance has lost
     (preposterior analysis, Raiffa and Schlaifer 1961). So pairs of a truth and a later estimate are drawn, and the
-    front of the estimate is compared with the truth.
+    front of the estimate is compared with the truth. Where nothing was seen, g times the rows show nothing, either.
     """
     power = as_fraction(power, "power")
     eps = _resolution(experiment, resolution)
     rng = np.random.default_rng(int(as_seed(seed)))
-    now = _posterior(policy, contexts)
+    seen = _seen(rows, policy.n_arms)
+    now = _posterior(policy, rows.contexts)
     draws = rng.standard_normal((2, N_DRAWS, *now.means.shape))
-    settled = np.array([_settled(now, draws, g, experiment.cone, eps) for g in GROWTH])  # (growths, contexts)
+    settled = np.array(
+        [_settled(now, draws, np.where(seen, g, 1.0), experiment.cone, eps) for g in GROWTH]
+    )  # (growths, contexts)
     n = policy.n_observations
     picks = rng.integers(0, settled.shape[1], (N_RESAMPLES, settled.shape[1]))
     again = [_first_reached(settled[:, pick].mean(axis=1), power, n) for pick in picks]
@@ -102,7 +115,15 @@ def how_many(
         power=power,
         settled_now=float(curve[0]),
         curve=dict(zip(more.tolist(), curve.tolist(), strict=True)),
+        untried=tuple(name for name, known in zip(experiment.arms, seen, strict=True) if not known.all()),
     )
+
+
+def _seen(rows: Rows, n_arms: int) -> Flags:
+    """Of which arms (K) and metrics (M) there is any value, shape (K, M)."""
+    seen = np.zeros((n_arms, rows.values.shape[1]), dtype=np.bool_)
+    np.logical_or.at(seen, rows.arms, ~np.isnan(rows.values))
+    return seen
 
 
 def _resolution(experiment: Experiment, given: Any) -> FloatArray:
@@ -141,10 +162,10 @@ def _posterior(policy: Served, contexts: FloatArray) -> _Posterior:
     return _Posterior(means, np.asarray(deviations))
 
 
-def _settled(now: _Posterior, draws: FloatArray, growth: float, cone: Cone, eps: FloatArray) -> FloatArray:
-    """At each context (n,), in which share of the draws the front is settled with so many times the rows."""
+def _settled(now: _Posterior, draws: FloatArray, growth: FloatArray, cone: Cone, eps: FloatArray) -> FloatArray:
+    """At each context (n,), in which share of the draws the front is settled with so many times the values (K, M)."""
     means, deviations = now
-    moved, left = deviations * math.sqrt(1.0 - 1.0 / growth), deviations / math.sqrt(growth)
+    moved, left = deviations * np.sqrt(1.0 - 1.0 / growth), deviations / np.sqrt(growth)
     shape = (-1, *means.shape[1:])
     slack, shares = facet_slack(cone, eps), []
     step = max(MAX_PAIRS // (means.shape[0] * means.shape[1] ** 2 * len(cone.facets)), 1)

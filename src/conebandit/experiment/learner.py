@@ -164,13 +164,17 @@ class Learner:
             The rules, with sizes, fronts and estimates, and how often they agree with the policy; print it.
         """
         leaves = as_count(max_leaves, "max_leaves")
-        contexts = self._contexts() if frame is None else read_contexts(self.experiment, Frame(frame))
+        if frame is None:
+            self._require_rows()
+        contexts = self.rows.contexts if frame is None else read_contexts(self.experiment, Frame(frame))
         return find_segments(self.experiment, self.policy, contexts, leaves)
 
     def how_many(
         self, resolution: float | Mapping[str, float] | None = None, power: float = 0.8, *, seed: int = 0
     ) -> SampleSize:
         """How many more rows until the front is settled, if arms go on being tried as often as so far.
+
+        An arm that was never tried then stays unknown; the answer names it.
 
         Parameters
         ----------
@@ -188,7 +192,8 @@ class Learner:
         SampleSize
             The number with an interval, and the curve that it was read off.
         """
-        return how_many(self.experiment, self.policy, self._contexts(), resolution=resolution, power=power, seed=seed)
+        self._require_rows()
+        return how_many(self.experiment, self.policy, self.rows, resolution=resolution, power=power, seed=seed)
 
     # ---- keeping ------------------------------------------------------------------------------------------------
 
@@ -224,10 +229,9 @@ class Learner:
 
     # ---- small parts --------------------------------------------------------------------------------------------
 
-    def _contexts(self) -> FloatArray:
+    def _require_rows(self) -> None:
         if not len(self.rows.arms):
             raise InvalidError("nothing has been learned yet: call 'learn' with past rows first.")
-        return self.rows.contexts
 
     def _played(self, contexts: FloatArray) -> FloatArray:
         """Probability (n, K) with which the policy would play each arm."""
