@@ -1,6 +1,7 @@
 """Experiments that begin with past rows: learned as a learner does, in the log for good, and for every fold."""
 
 import hashlib
+import sqlite3
 import time
 
 import numpy as np
@@ -12,6 +13,8 @@ from conebandit.cli import app
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.rows import Rows
 from conebandit.service.client import Client
+from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.http.server import serving
 from conebandit.service.log.events import Created, Learned, read, seal_event
@@ -206,3 +209,39 @@ def test_a_text_that_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("conebandit.service.log.past.MAX_UNPACKED", 10)
     with pytest.raises(CorruptionError, match="it does not end"):
         unpack(text, EXPERIMENT)
+
+
+def test_nobody_waits_while_past_rows_are_learned(run, tmp_path, monkeypatch):
+    """Learning takes seconds for many rows; a service on the same store must be able to write meanwhile."""
+    learn, learned = State._learn, []
+
+    def while_others_write(state, *about):
+        other = sqlite3.connect(tmp_path / "log.db", timeout=0.0)
+        other.execute("BEGIN IMMEDIATE")  # fails if the store is locked
+        other.execute("ROLLBACK")
+        other.close()
+        learned.append(about)
+        learn(state, *about)
+
+    monkeypatch.setattr(State, "_learn", while_others_write)
+    assert run("experiment", "create", tmp_path / "trial.toml", "--past", tmp_path / "log.csv").exit_code == 0
+    assert len(learned) == 57
+    learner = cb.Experiment.from_toml(TOML.replace('"trial"', '"shop"')).learn(table())
+    cb.deploy(learner, str(tmp_path / "log.db"))
+    cb.deploy(learner, str(tmp_path / "log.db"))
+    assert len(learned) == 3 * 57, "the second time from the log, to compare"
+    monkeypatch.undo()
+    events, state, report = log_of(tmp_path / "log.db", "trial")
+    assert_same(state.policy, plain_fold(events))
+    assert report.agrees
+
+
+@pytest.mark.parametrize(("most", "at_once"), [(56, False), (100, True)])
+def test_past_rows_make_a_log_long(run, tmp_path, most, at_once):
+    """A log of three events is folded anew within a turn, but not if 57 rows are in one of them, and 56 is too much."""
+    run("experiment", "create", tmp_path / "trial.toml", "--past", tmp_path / "log.csv")
+    store, ledger = open_store(str(tmp_path / "log.db")), Ledger(max_replayed=most)
+    with ledger.transaction(store, now=2**42) as transaction:
+        Turn(transaction).retire_arm("trial", "bold")
+    assert (ledger.state("trial").corrected_from is None) == at_once
+    store.close()

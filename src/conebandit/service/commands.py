@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -131,16 +130,13 @@ def create_experiment(
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
-    from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
-    from conebandit.service.engine.turn import Turn  # noqa: PLC0415
-    from conebandit.service.past import read_past  # noqa: PLC0415
+    from conebandit.service.past import begin, read_past  # noqa: PLC0415
 
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
         rows = None if past is None else read_past(declared, past)
-    now = time.time_ns() // 1_000_000
-    with _store(store, create=True) as opened, Ledger().transaction(opened, now) as transaction:
-        Turn(transaction).create(declared, rows)
+    with _store(store, create=True) as opened:
+        begin(opened, declared, rows)
     for warning in declared.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")

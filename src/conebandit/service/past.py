@@ -14,9 +14,10 @@ from conebandit.experiment.frames import Frame
 from conebandit.experiment.learner import Learner
 from conebandit.experiment.rows import read_rows
 from conebandit.service.engine.ledger import Ledger
-from conebandit.service.engine.turn import Turn
+from conebandit.service.engine.turn import Turn, new_state
 from conebandit.service.log.past import Past
-from conebandit.service.stores.base import open_store
+from conebandit.service.log.replay import read_to_head
+from conebandit.service.stores.base import Store, open_store
 
 BOOLEANS = {"true": True, "false": False}
 
@@ -71,6 +72,18 @@ def deploy(learner: Learner, store: str = "conebandit.db") -> str:
     """
     if not isinstance(learner, Learner):
         raise TypeError(f"learner must be a Learner; got {learner!r}.")
-    now = time.time_ns() // 1_000_000
-    with closing(open_store(store, create=True)) as opened, Ledger().transaction(opened, now) as transaction:
-        return Turn(transaction).create(learner.experiment, Past.of_learner(learner.rows)).id
+    with closing(open_store(store, create=True)) as opened:
+        begin(opened, learner.experiment, Past.of_learner(learner.rows))
+    return learner.experiment.id
+
+
+def begin(store: Store, experiment: Experiment, past: Past | None) -> None:
+    """Begin an experiment in a store. Past rows are learned before it is locked, so that no service waits for that."""
+    ledger, state = Ledger(), None
+    known = read_to_head(store.read, experiment.id)
+    if known is None:
+        state = new_state(experiment, past)
+    else:
+        ledger.put(known)
+    with ledger.transaction(store, time.time_ns() // 1_000_000) as transaction:
+        Turn(transaction).create(experiment, past, state)

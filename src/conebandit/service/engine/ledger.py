@@ -21,9 +21,9 @@ class Ledger:
     Parameters
     ----------
     max_replayed
-        How many events a transaction may fold under the lock of a log; None for any. For a correction or a change of
-        arms that needs more, somebody else must do it, and call :meth:`Transaction.revise`; if others have appended
-        more, somebody must read the log first (:meth:`Transaction.catch_up`).
+        How many events, and past rows, a transaction may fold under the lock of a log; None for any. For a correction
+        or a change of arms that needs more, somebody else must do it, and call :meth:`Transaction.revise`; if others
+        have appended more, somebody must read the log first (:meth:`Transaction.catch_up`).
 
     Examples
     --------
@@ -45,6 +45,7 @@ class Ledger:
     def __init__(self, max_replayed: int | None = None) -> None:
         self.max_replayed = max_replayed
         self.snapshots = Snapshots()
+        self.past_rows: dict[str, int] = {}  # with how many a log begins, where somebody has asked: it stays so
         self._states: dict[str, State] = {}
         self._damage: dict[str, tuple[Head, str]] = {}  # logs that cannot be folded up to this head, and why
 

@@ -107,11 +107,11 @@ class Transaction:
         self._at_head.add(state.experiment.id)
         return True
 
-    def past(self, experiment_id: str) -> str | None:
-        """Checksum of the past rows that an experiment began with; None if there were none."""
+    def past(self, experiment_id: str) -> Learned | None:
+        """The past rows that an experiment began with, if there were any."""
         for record in self.session.events(experiment_id, after=1, limit=1):
             if record.kind == Learned.kind:
-                return read_as(Learned, record).sha256
+                return read_as(Learned, record)
         return None
 
     def time(self, state: State) -> int:
@@ -170,9 +170,17 @@ class Transaction:
     def _revise_if_short(self, experiment_id: str) -> None:
         """Fold a short log anew at once: nobody waits for long."""
         state, most = self._in_memory(experiment_id), self._ledger.max_replayed
-        if state.corrected_from is not None and (most is None or state.head.seq <= most):
+        if state.corrected_from is not None and (most is None or self._n_learned(state) <= most):
             self._write(experiment_id)
             self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.corrected_from))
+
+    def _n_learned(self, state: State) -> int:
+        """How much there is to fold: events, and past rows, which are all in one of them."""
+        known, experiment_id = self._ledger.past_rows, state.experiment.id
+        if experiment_id not in known:
+            past = self.past(experiment_id)
+            known[experiment_id] = 0 if past is None else past.rows
+        return state.head.seq + known[experiment_id]
 
     def revise(self, revised: State, snapshot: int | None = None) -> bool:
         """Go on from a state with a later view, and say so in the log; False if there is nothing to gain from it.

@@ -40,6 +40,15 @@ MAX_AT_ONCE = 1000  # decisions or outcomes in one request
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
+def new_state(experiment: Experiment, past: Past | None = None) -> State:
+    """The state in which an experiment begins, with the default policy if it names none and with past rows learned."""
+    named = with_policy(experiment)
+    state = State(named, named.arms)  # refuses settings that do not fit
+    if past is not None:
+        state.learn_ahead(past.rows)
+    return state
+
+
 class Turn:
     """What can be asked of experiments. A request is refused before it has changed anything.
 
@@ -71,18 +80,20 @@ class Turn:
 
     # ---- experiments --------------------------------------------------------------------------------------------
 
-    def create(self, experiment: Experiment, past: Past | None = None) -> Description:
+    def create(self, experiment: Experiment, past: Past | None = None, state: State | None = None) -> Description:
         """Begin an experiment, with the default policy if it names none; the same again is a no-op.
 
-        If there are past rows, the policy learns from them first.
+        If there are past rows, the policy learns from them first, unless it has: in a ``state`` that was made by
+        :func:`new_state`, before everything was locked.
         """
-        named = with_policy(experiment)
-        state = State(named, named.arms)  # refuses settings that do not fit
+        state = new_state(experiment) if state is None else state
+        named = state.experiment
         if not self.transaction.begin(state):
             known = self.transaction.state(experiment.id).experiment.declaration
             if known not in (named.declaration, experiment.declaration):
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
-            if past is not None and self.transaction.past(experiment.id) != past.sha256:
+            known_rows = self.transaction.past(experiment.id)
+            if past is not None and (known_rows is None or known_rows.sha256 != past.sha256):
                 raise ConflictError(
                     f"there is an experiment {experiment.id!r} already, which began without these rows."
                 )

@@ -11,6 +11,7 @@ import numpy as np
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Experiment, Mode
 from conebandit.experiment.policy import Served, make_policy
+from conebandit.experiment.rows import Rows
 from conebandit.policies.base import Decision
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import (
@@ -34,6 +35,7 @@ from conebandit.service.stores.records import BEGINNING, Head, canonical
 from conebandit.service.stores.session import Session
 from conebandit.validate.arrays import FloatArray
 
+PAST = 2  # position of past rows in a log, if there are any
 MAX_TIME = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates
 
 
@@ -88,6 +90,7 @@ class State:
         self._index = {name: k for k, name in enumerate(known)}
         self.policy: Served = make_policy(experiment, len(known))
         self._windows = Windows(experiment)
+        self._ahead = False  # whether past rows were learned that no event has told of yet
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
@@ -126,7 +129,7 @@ class State:
                 self.arms[event.arm] = False
                 self._note_correction(seq, 0)
             case Learned():
-                self._learn_past(event, seq)
+                self._learn_past(event)
             case Revised():
                 self.version = seq
                 self.stale = event.upto > self.view
@@ -153,12 +156,21 @@ class State:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
             self._learn(decided.selection.arm, decided.x, values, seq)
 
-    def _learn_past(self, event: Learned, seq: int) -> None:
+    def learn_ahead(self, rows: Rows) -> None:
+        """Learn past rows before the event that has them is folded: that takes a while, and a fold may hold a lock."""
+        self._learn_rows(rows)
+        self._ahead = True
+
+    def _learn_past(self, event: Learned) -> None:
+        if not self._ahead:
+            self._learn_rows(unpack(event.data, self.experiment))
+        self._ahead = False
+
+    def _learn_rows(self, rows: Rows) -> None:
         """Learn from rows as :meth:`Experiment.learn` does; those of retired arms are left out."""
-        contexts, arms, values = unpack(event.data, self.experiment)
-        for x, arm, row in zip(contexts.tolist(), arms.tolist(), values.tolist(), strict=True):
+        for x, arm, row in zip(rows.contexts.tolist(), rows.arms.tolist(), rows.values.tolist(), strict=True):
             known = {m: value for m, value in enumerate(row) if not math.isnan(value)}
-            self._learn(self.experiment.arms[arm], x, known, seq)
+            self._learn(self.experiment.arms[arm], x, known, PAST)
 
     def _learn(self, arm: str, x: tuple[float, ...], values: dict[int, float], seq: int) -> None:
         if arm not in self._index:
@@ -251,7 +263,7 @@ def check_order(entry: Entry, before: int) -> None:
     (seq, _), event = entry
     if isinstance(event, Created) != (seq == 1):
         raise CorruptionError(f"event {seq} ({event.kind}): a log begins with its declaration and has no other.")
-    if isinstance(event, Learned) and seq != 2:
+    if isinstance(event, Learned) and seq != PAST:
         raise CorruptionError(f"event {seq} ({event.kind}): past rows come right after the declaration, or not at all.")
     if not before <= event.at <= MAX_TIME:
         raise CorruptionError(
