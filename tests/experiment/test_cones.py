@@ -139,6 +139,43 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(app, ["cone", *arguments])
 
 
+@pytest.mark.parametrize("kind", ["facets", "rays"])
+def test_a_cone_that_prefers_less_reward_is_noticed(kind):
+    """Of a cost, too, more reward is better: a minus sign counts it twice."""
+    metrics = [{"name": "revenue"}, {"name": "latency", "direction": "min", "worst": 10}]
+    declared = {"id": "e", "arms": ["a", "b"], "metrics": metrics}
+    [warning] = Experiment.from_dict({**declared, "cone": {kind: [[1, 0], [0, -1]]}}).warnings
+    assert warning.startswith("cone: less reward in 'latency' counts as better")
+    assert not Experiment.from_dict({**declared, "cone": {kind: [[1, 0], [1, 3]]}}).warnings
+
+
+def test_the_command_asks_about_values_that_can_be_declared(run, tmp_path):
+    """Beyond its worst value more of a cost counts the same, and the declaration refuses to compare such values."""
+    declaration = tmp_path / "cost.toml"
+    metrics = '[{ name = "gain" }, { name = "latency", direction = "min", worst = 10 }]'
+    declaration.write_text(f"metrics = {metrics}\n")
+    (tmp_path / "arms.csv").write_text("arm,gain,latency\na,1,5\nb,2,14\nc,0.5,30\n")
+    output = CliRunner().invoke(app, ["cone", str(declaration), "--outcomes", str(tmp_path / "arms.csv")]).output
+    assert "Front: a, b." in output
+    entry = output.split("first: ")[1].strip()
+    assert "14" not in entry
+    declaration.write_text(f"metrics = {metrics}\ncone = {{ comparisons = [{entry}] }}\n")
+    assert CliRunner().invoke(app, ["cone", str(declaration)]).exit_code == 0
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_declaration_without_bottom_is_refused(tmp_path, suffix):
+    path = tmp_path / f"deep.{suffix}"
+    path.write_text(("a = " if suffix == "toml" else "") + "[" * 100_000 + "]" * 100_000 + "\n")
+    with pytest.raises(InvalidError, match="nested more deeply"):
+        Experiment.from_file(path)
+    refused = CliRunner().invoke(app, ["cone", str(path)])
+    assert refused.exit_code == 1
+    assert "nested more deeply" in refused.output
+    with pytest.raises(InvalidError, match="nested more deeply"):
+        Experiment.from_toml("a = " + "[" * 100_000 + "\n")
+
+
 def test_the_command_says_what_the_cone_means(run):
     result = run("trial.toml")
     assert result.exit_code == 0

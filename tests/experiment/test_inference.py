@@ -215,3 +215,21 @@ def test_toml_from_a_file_and_from_text(tmp_path):
         cb.Experiment.from_toml("id = \n")
     with pytest.raises(InvalidError, match="cannot be read"):
         cb.Experiment.from_toml("nothing.toml")
+
+
+@pytest.mark.parametrize("names", [("revenue", "latency"), None])
+def test_a_cone_that_counts_a_cost_twice_is_refused(names):
+    """In measured values less latency is better; as a cone of rewards the same numbers ask for more of it."""
+    log = {"page": ["old", "new"] * 5, "revenue": [1.0, 2.0] * 5, "latency": [3.0, 4.0] * 5}
+    asked = {"arm": "page", "metrics": ["revenue", {"name": "latency", "direction": "min"}], "context": []}
+    cone = cb.Cone.from_rays([[1, 0], [0, -1]], names=names)
+    with pytest.raises(InvalidError, match="the cone counts less of latency as better"):
+        cb.Experiment.from_frame(log, **asked, cone=cone)
+    labelled = cb.Cone.from_rays([[1, 0], [0, -1]], names=("revenue", "latency"), minimise=["latency"])
+    assert cb.Experiment.from_frame(log, **asked, cone=labelled).cone == cb.Cone.orthant(2)
+
+
+def test_the_smallest_cost_there_is():
+    log = {"page": ["old", "new"], "latency": [0.0, 5e-324]}
+    made = cb.Experiment.from_frame(log, arm="page", metrics=[{"name": "latency", "direction": "min"}], context=[])
+    assert made.metrics[0].worst == 5e-324

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -43,7 +44,9 @@ def cone(
         typer.echo(order.describe())
         if outcomes is None:
             return
-        arms, points = _read_outcomes(outcomes, [m.name for m in metrics])
+        arms, measured = _read_outcomes(outcomes, [m.name for m in metrics])
+        worst = [math.inf if m.worst is None else m.worst for m in metrics]  # more of a cost counts the same
+        points = [[min(pair) for pair in zip(row, worst, strict=True)] for row in measured]
         front = [arm for arm, good in zip(arms, pareto_mask(points, order), strict=True) if good]
         typer.echo(f"Front: {', '.join(front)}.")
         question = order.ask(points)
@@ -78,6 +81,8 @@ def _read_declaration(path: Path) -> dict[str, Any]:
         return entries.table(json.loads(text) if path.suffix == ".json" else tomllib.loads(text), str(path))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested more deeply than a declaration needs.") from None
 
 
 def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list[float]]]:

@@ -86,6 +86,23 @@ def _make_cone(kind: str, text: str, names: tuple[str, ...], costs: tuple[str, .
     return with_labels(made, names)
 
 
+def warnings_about_cone(cone: Cone, metrics: tuple[Metric, ...]) -> tuple[str, ...]:
+    """What is allowed but may be a mistake, about the cone of rewards: that it counts a declared cost twice.
+
+    Examples
+    --------
+    >>> latency = Metric("latency", direction="min", worst=10.0)
+    >>> warnings_about_cone(Cone.from_facets([[-1]]), (latency,))[0][:47]
+    "cone: less reward in 'latency' counts as better"
+    """
+    wrong = (m.name for m, cost in zip(metrics, cone.costs, strict=True) if cost and m.direction == "min")
+    return tuple(
+        f"cone: less reward in {name!r} counts as better. Facets and rays are about rewards, of which more is better, "
+        "of a cost as well: what is left to its worst value. Change the sign of its entries."
+        for name in wrong
+    )
+
+
 def _check_comparisons(rows: list[Any], metrics: tuple[Metric, ...]) -> None:
     """Refuse outcomes that are not values of the metrics, or beyond the worst value of a cost."""
     for i, row in enumerate(rows):

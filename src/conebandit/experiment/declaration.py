@@ -133,10 +133,7 @@ class Experiment:
         """
         if not isinstance(source, str) or "\n" not in source:
             return cls.from_file(Path(source))
-        try:
-            return cls.from_dict(tomllib.loads(source))
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidError(f"the text is not TOML: {error}.") from None
+        return cls.from_dict(_parsed(source, "the text", "TOML"))
 
     @classmethod
     def from_frame(
@@ -205,12 +202,9 @@ class Experiment:
         """Read a declaration from a ``.toml`` or ``.json`` file."""
         try:
             text = path.read_text(encoding="utf-8")
-            return cls.from_dict(json.loads(text) if path.suffix == ".json" else tomllib.loads(text))
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidError(f"{path} cannot be read: {error}.") from None
-        except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
-            kind = "JSON" if path.suffix == ".json" else "TOML"
-            raise InvalidError(f"{path} is not {kind}: {error}.") from None
+        return cls.from_dict(_parsed(text, path, "JSON" if path.suffix == ".json" else "TOML"))
 
     @cached_property
     def context_dim(self) -> int:
@@ -219,8 +213,8 @@ class Experiment:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed but may be a mistake: metrics that sound like costs, without a direction."""
-        return warnings_about(self.declaration["metrics"])
+        """What is allowed but may be a mistake: costs without a direction, and a cone that counts costs twice."""
+        return warnings_about(self.declaration["metrics"]) + cones.warnings_about_cone(self.cone, self.metrics)
 
     @cached_property
     def metric_index(self) -> dict[str, int]:
@@ -295,6 +289,15 @@ class Experiment:
         True
         """
         return to_toml(self.declaration)
+
+
+def _parsed(text: str, source: str | Path, kind: Literal["JSON", "TOML"]) -> Any:
+    try:
+        return json.loads(text) if kind == "JSON" else tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise InvalidError(f"{source} is not {kind}: {error}.") from None
+    except RecursionError:
+        raise InvalidError(f"{source} is nested more deeply than a declaration needs.") from None
 
 
 def as_mode(mode: Any) -> Mode:

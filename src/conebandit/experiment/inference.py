@@ -149,7 +149,7 @@ def _rounded_up(value: float) -> float:
     """The next number with two significant digits."""
     if value == 0.0:
         return 0.0
-    step = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
+    step = max(10.0 ** (math.floor(math.log10(abs(value))) - 1), 5e-324)
     return max(value, float(f"{math.ceil(value / step - 1e-9) * step:.12g}"))
 
 
@@ -164,7 +164,15 @@ def _declared_cone(cone: Cone, metrics: Sequence[Table]) -> Table:
             f"the cone minimises {', '.join(cone.minimise)}, and the metrics with direction 'min' are "
             f"{', '.join(costs) or 'none'}. Give both the same directions."
         )
-    return {"facets": cone.turned(cone.minimise).facets.tolist()}
+    rewards = cone.turned(cone.minimise)
+    wrong = [name for name, cost in zip(names, rewards.costs, strict=True) if cost]
+    if wrong:
+        raise InvalidError(
+            f"the cone counts less of {', '.join(wrong)} as better, and does not name it in 'minimise'. Make it with "
+            "minimise=[...] if it is about values as they are measured; otherwise rewards are meant, of which more is "
+            "better."
+        )
+    return {"facets": rewards.facets.tolist()}
 
 
 # ---- context --------------------------------------------------------------------------------------------------------
