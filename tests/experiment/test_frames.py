@@ -5,6 +5,7 @@ import math
 from decimal import Decimal
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,3 +134,20 @@ def test_names_that_are_there_twice_are_refused():
 def test_a_column_that_is_not_there():
     with pytest.raises(InvalidError, match="the table has no column 'agee'; it has age, device"):
         Frame({"age": [1], "device": ["a"]}).column("agee")
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+@pytest.mark.parametrize("kind", ["datetime64", "timedelta64"])
+def test_times_in_arrays_are_times_in_any_unit(kind, unit):
+    """NumPy makes plain integers of what it has in nanoseconds: a duration would be taken for a number."""
+    column = np.array([1, 2, "NaT"], dtype=f"{kind}[{unit}]")
+    values = Frame({"t": column}).column("t")
+    assert kind_of(values) == "date"
+    assert values[2] is None
+    assert Frame([{"t": each} for each in column]).column("t") == values
+
+
+def test_what_pandas_calls_missing_is_missing_in_lists():
+    """Such lists are what ``to_dict`` of a pandas frame gives."""
+    assert Frame({"a": [pandas.NA, 1], "b": [pandas.NaT, "x"]}).column("a") == [None, 1]
+    assert Frame([{"a": pandas.NaT}, {"a": "x"}]).column("a") == [None, "x"]

@@ -161,7 +161,7 @@ def _plain_column(column: Any, name: Any) -> list[Any]:
     if isinstance(column, np.ndarray):
         if column.ndim != 1:
             raise InvalidError(f"column {entries.short(name)} must have one dimension; got shape {column.shape}.")
-        return [_plain(value) for value in column.tolist()]
+        return [_plain(value) for value in (column if column.dtype.kind in "mM" else column.tolist())]
     if isinstance(column, list | tuple):
         return [_plain(value) for value in column]
     try:
@@ -173,15 +173,15 @@ def _plain_column(column: Any, name: Any) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Python, None for nan and the like."""
-    if type(value) is float:
-        return None if math.isnan(value) else value
-    if type(value) in (int, str, bool) or value is None:
-        return value
-    if isinstance(value, np.generic):
-        return _plain(value.item()) if not isinstance(value, np.longdouble) else _plain(float(value))
-    if isinstance(value, Decimal):
-        return _plain(float(value))
+    """A value of Python, None for nan and the like, such as NA and NaT of pandas."""
+    if type(value) in (int, str, bool) or type(value).__name__ in ("NoneType", "NAType", "NaTType"):
+        return value if type(value) in (int, str, bool) else None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        value = value.astype(f"{type(value).__name__}[us]").item()  # one in nanoseconds would become an integer
+    elif isinstance(value, Decimal | np.longdouble):
+        value = float(value)
+    elif isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
-        return _plain(float(value))
+        return None if math.isnan(value) else float(value)
     return str(value) if isinstance(value, str) else value
