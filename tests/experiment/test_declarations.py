@@ -127,3 +127,9 @@ def test_levels_are_found_in_every_spelling():
 def test_a_bad_number_in_a_cone_is_named_once(entry):
     with pytest.raises(InvalidError, match=r"^an entry of cone\.rays must be a number"):
         Experiment.from_dict(declared(2, cone={"rays": [[1, 0], [0, entry]]}))
+
+
+def test_entries_without_a_value_are_not_written_as_toml():
+    metric = {"name": "m", "units": None, "window": None}
+    made = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [metric]})
+    assert Experiment.from_toml(made.to_toml()).metrics == made.metrics

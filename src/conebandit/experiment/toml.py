@@ -11,7 +11,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def to_toml(declaration: Mapping[str, Any]) -> str:
-    """A declaration as TOML: lists of tables as sections at the end, all else in a line each.
+    """A declaration as TOML: lists of tables as sections at the end, all else in a line each. Without null, as TOML is.
 
     Examples
     --------
@@ -25,11 +25,16 @@ def to_toml(declaration: Mapping[str, Any]) -> str:
     <BLANKLINE>
     """
     sections = {name: value for name, value in declaration.items() if _is_tables(value)}
-    lines = [_line(name, value) for name, value in declaration.items() if name not in sections]
+    lines = [_line(name, value) for name, value in _known(declaration) if name not in sections]
     for name, tables in sections.items():
         for table in tables:
-            lines += ["", f"[[{_key(name)}]]", *(_line(entry, value) for entry, value in table.items())]
+            lines += ["", f"[[{_key(name)}]]", *(_line(entry, value) for entry, value in _known(table))]
     return "\n".join([*lines, ""])
+
+
+def _known(table: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Entries that have a value; for one that has none, its default counts."""
+    return [(name, value) for name, value in table.items() if value is not None]
 
 
 def _is_tables(value: Any) -> bool:
@@ -47,7 +52,7 @@ def _key(name: str) -> str:
 def _value(value: Any) -> str:
     """A value in one line. Texts, numbers and booleans are written as in JSON, but for one character."""
     if isinstance(value, dict):
-        return f"{{ {', '.join(_line(name, entry) for name, entry in value.items())} }}" if value else "{}"
+        return f"{{ {', '.join(_line(name, entry) for name, entry in _known(value))} }}" if value else "{}"
     if isinstance(value, list):
         return f"[{', '.join(_value(entry) for entry in value)}]"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
