@@ -226,6 +226,7 @@ def test_ratios_are_refused_for_costs_and_additions_are_not():
         *["error", "error rate", "ErrorRate", "loss", "log-loss", "time", "response time", "responseTime", "risk"],
         *["churn", "churn_rate", "RMSE", "testMSE", "CO2", "side effects", "sideEffects", "adverse events", "injuries"],
         *["latency95", "error500", "errors5xx"],
+        *["No. of complaints", "no of deaths", "no_of_errors", "No. deaths", "NO. OF CRASHES"],
         *["lower back pain", "time to first byte", "losses", "waiting times", "downtime", "mortality"],
     ],
 )
@@ -255,6 +256,7 @@ def test_costs_are_heard(name):
             "cost savings",
             "error-free sessions",
             "no adverse event",
+            "no offence or error",
             "survival time",
             "-cost",
         ],

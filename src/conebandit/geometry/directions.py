@@ -39,6 +39,8 @@ TURNED = _words(
     """
 )
 
+NUMBER = re.compile(r"(?i)(?<![a-z])no(?:\.|(?=[\s_-]+of(?![a-z])))")  # "No. of complaints" are not "no complaints"
+
 
 class CostWarning(UserWarning):
     """More of a metric counts as better, although its name sounds like a cost.
@@ -87,6 +89,7 @@ def sounds_like_a_cost(name: str) -> bool:
     """
     if name.lstrip().startswith(("-", "\N{MINUS SIGN}")):
         return False
+    name = NUMBER.sub("number ", name)
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)]
     words += [w.rstrip("0123456789") for w in words]
     plurals = (("s", ""), ("es", ""), ("ies", "y"))
