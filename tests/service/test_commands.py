@@ -5,7 +5,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -242,3 +242,16 @@ def test_a_database_without_tables_is_no_store(run, postgres):
     assert "no table of experiments" in run("verify", "--store", address).output
     assert run("key", "create", "k", "--scope", "read", "--store", address).exit_code == 0
     assert "no experiments" in run("verify", "--store", address).output
+
+
+def test_verify_names_every_log_that_is_damaged(run, tmp_path):
+    """One that is damaged must not hide what is wrong with the next, or that the others agree."""
+    for name in ("first", "good", "second"):
+        (tmp_path / "e.toml").write_text(TOML.replace("checkout", name))
+        run("experiment", "create", tmp_path / "e.toml")
+    with closing(sqlite3.connect(tmp_path / "log.db")) as database, database:
+        assert database.execute("UPDATE events SET body = body || ' ' WHERE experiment <> 'good'").rowcount == 2
+    found = run("verify")
+    assert found.exit_code == 1
+    assert "good: 1 events" in found.output
+    assert all(f"{name}: event 1 (created) does not match" in found.output for name in ("first", "second"))

@@ -85,6 +85,7 @@ def verify(
     ] = False,
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service."""
+    from conebandit.service.errors import CorruptionError  # noqa: PLC0415
     from conebandit.service.log.verify import verify as verify_one  # noqa: PLC0415
 
     good = True
@@ -95,8 +96,13 @@ def verify(
             typer.echo("there are no experiments in this store.")
         for id_ in ids:
             served = None if server is None else _served_state(server, api_key, id_)
-            with opened.read() as session:
-                report = verify_one(session, id_, served, every=every_decision)
+            try:
+                with opened.read() as session:
+                    report = verify_one(session, id_, served, every=every_decision)
+            except CorruptionError as error:  # the others are to be looked at all the same
+                typer.echo(f"{id_}: {error}", err=True)
+                good = False
+                continue
             good &= report.agrees
             compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
             verdict = "agrees" if report.agrees else "DISAGREES"
