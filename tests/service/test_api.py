@@ -473,3 +473,16 @@ def test_changed_events_are_not_shown(begun):
         statuses = {after: page(after).status_code for after in (0, 2, 3, 7, 8, 9, 10, 14, 15, 16, 20)}
         bad = {3, 7, 10, 14, 15, 20}  # the changed one is on the page, or one is missing from it or before it
         assert statuses == {after: 500 if after in bad else 200 for after in statuses}
+
+
+def test_half_a_surrogate_pair_can_be_looked_at(sqlite_client):
+    """JSON may hold one, so a context may; the log has it, and UTF-8 has no way to write it but as an escape."""
+    strange = {"id": "s", "arms": ["a", "b"], "metrics": [{"name": "m"}]}
+    strange["context"] = [{"name": "word", "levels": ["x", "y"], "unknown": "zeros"}]
+    assert sqlite_client.post("/experiments", json=strange).status_code == 201
+    body = '{"id": "d", "context": {"word": "\\ud800"}}'
+    made = sqlite_client.post("/experiments/s/decisions", content=body, headers={"content-type": "application/json"})
+    assert made.status_code == 200
+    page = sqlite_client.get("/experiments/s/events")
+    assert page.status_code == 200
+    assert page.json()["events"][1]["body"]["context"] == {"word": "\ud800"}

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from fastapi.responses import JSONResponse
 
 from conebandit.service.replies import Reply
 
 
+class _Json(JSONResponse):
+    """JSON in which halves of surrogate pairs, which a context may hold and UTF-8 does not know, are escapes."""
+
+    def render(self, content: Any) -> bytes:
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8", "backslashreplace")
+
+
 def as_json(reply: Reply, status: int = 200) -> JSONResponse:
     """A reply as it is; given to FastAPI itself, its numbers would be converted once more."""
-    return JSONResponse(reply.to_dict(), status)
+    return _Json(reply.to_dict(), status)
