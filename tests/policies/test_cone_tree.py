@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import conebandit as cb
+from conebandit.kernels import adaptive_tree, cells
 from conebandit.kernels import tree as kernels
 from conebandit.policies import registry
+from conebandit.validate import storage
 from conebandit.validate.storage import PolicyFileError
 
 from ..plain_tree import PlainTree
@@ -352,3 +354,28 @@ def test_bad_arguments_are_refused_and_change_nothing(call, error, says, rng, tm
 def test_bad_options_are_refused(options, error, says):
     with pytest.raises(error, match=says):
         cb.ConeTree(**{"n_arms": 2, "cone": cb.Cone.orthant(2), "context_dim": 1, **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "place"),
+    [
+        (lambda cone: cb.ConeTree(3, cone, 1, preset="sound", sigma=0.1), "links", kernels.CHILD),
+        (lambda cone: cb.ConeTree(3, cone, 1, preset="sound", sigma=0.1), "links", kernels.PARENT),
+        (lambda cone: cb.ConeTree(3, cone, 1, preset="sound", sigma=0.1), "chain", kernels.FOLLOWING),
+        (lambda cone: cb.ConeTree(3, cone, 1, preset="adaptive"), "links", adaptive_tree.CHILD),
+        (lambda cone: cb.ConeTree(3, cone, 1, preset="adaptive"), "chain", adaptive_tree.FOLLOWING),
+        (lambda cone: cb.SelfTuning(3, cone, 1), "links", cells.CHILD),
+    ],
+)
+def test_files_that_lead_in_circles_are_refused(make, name, place, tmp_path):
+    """Whoever walks along such links would never come back."""
+    env = cb.environments.paper(n_arms=3, change_point=0, sigma=0.1)
+    cb.simulate(make(env.cone), env, 4000).policy.save(tmp_path / "policy.npz")
+    kind, options, arrays = storage.read(tmp_path / "policy.npz")
+    assert cb.load_policy(tmp_path / "policy.npz").n_observations == 4000
+    rows = np.flatnonzero(arrays[name][:, place] >= 0)
+    assert rows.size, "there is something to be changed"
+    arrays[name][rows[0], place] = rows[0]
+    storage.write(tmp_path / "policy.npz", kind, options, arrays)
+    with pytest.raises(PolicyFileError, match=f"array '{name}' leads in circles"):
+        cb.load_policy(tmp_path / "policy.npz")

@@ -28,8 +28,8 @@ LAYOUT = Layout(
             np.int64,
             fill=_NO_NODE,
             indices={
-                kernels.PARENT: Index("nodes", none=True),
-                kernels.CHILD: Index("nodes", none=True, block=2),
+                kernels.PARENT: Index("nodes", none=True, towards="earlier"),
+                kernels.CHILD: Index("nodes", none=True, block=2, towards="later"),
                 kernels.AXIS: Index("coordinates", none=True),
                 kernels.FIRST: Index("observations", none=True),
                 kernels.LAST: Index("observations", none=True),
@@ -45,7 +45,10 @@ LAYOUT = Layout(
         "chain": Array(
             ("observations", 2),
             np.int64,
-            indices={kernels.ARM: Index("arms"), kernels.FOLLOWING: Index("observations", none=True)},
+            indices={
+                kernels.ARM: Index("arms"),
+                kernels.FOLLOWING: Index("observations", none=True, towards="later"),
+            },
         ),
         "known": Array(("arms", "objectives"), np.int64),
         "anchor": Array(("objectives",), fill=np.nan),

@@ -12,7 +12,7 @@ from conebandit.kernels.cells import CHILD, LOWER, MAX_COORDINATES, UPPER, Cells
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Index, Layout
 
-_CELL = Index("cells", none=True)
+_CELL = Index("cells", none=True, towards="later")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -32,8 +32,8 @@ LAYOUT = Layout(
             fill=_NO_NODE,
             indices={
                 kernels.LEVEL: Index(kernels.DEEPEST + 1),
-                kernels.PARENT: Index("nodes", none=True),
-                kernels.CHILD: Index("nodes", none=True, block="children"),
+                kernels.PARENT: Index("nodes", none=True, towards="earlier"),
+                kernels.CHILD: Index("nodes", none=True, block="children", towards="later"),
                 kernels.FIRST: Index("observations", none=True),
                 kernels.LAST: Index("observations", none=True),
             },
@@ -44,7 +44,10 @@ LAYOUT = Layout(
         "chain": Array(
             ("observations", 2),
             np.int32,
-            indices={kernels.ARM: Index("arms"), kernels.FOLLOWING: Index("observations", none=True)},
+            indices={
+                kernels.ARM: Index("arms"),
+                kernels.FOLLOWING: Index("observations", none=True, towards="later"),
+            },
         ),
         "facets": Array(("facets", "objectives"), saved=False),
         "constants": Array((kernels.CONSTANTS,), saved=False),

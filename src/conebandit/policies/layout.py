@@ -10,7 +10,7 @@ import math
 import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,12 +43,14 @@ class Counter:
 class Index:
     """Integers that point at something: from 0 to below ``end``, or -1 for nothing if there may be ``none``.
 
-    ``block`` is the number of rows in a row that are pointed at; all of them must be there.
+    ``block`` is the number of rows in a row that are pointed at; all of them must be there. ``towards`` says in which
+    direction rows point that point at others of their own array; so whoever follows them comes to an end.
     """
 
     end: Size
     none: bool = False
     block: Size = 1
+    towards: Literal["later", "earlier"] | None = None
 
 
 @dataclass(frozen=True)
@@ -232,10 +234,14 @@ def _same(array: NDArray[Any], name: str, shape: tuple[int, ...], dtype: type) -
 
 
 def _check_indices(name: str, indices: Index | Mapping[int, Index] | None, array: NDArray[Any], sizes: Sizes) -> None:
-    """A ``ValueError`` if an index leads out of what it points at."""
+    """A ``ValueError`` if an index leads out of what it points at, or in circles."""
     if isinstance(indices, Index):
         least, end = (-1 if indices.none else 0), _number(indices.end, sizes)
         storage.require_range(name, array, least, max(0, end - _number(indices.block, sizes) + 1))
+        if indices.towards is not None:
+            ahead = (array - np.arange(len(array)))[array >= 0]
+            if not ((ahead > 0) if indices.towards == "later" else (ahead < 0)).all():
+                raise ValueError(f"array {name!r} leads in circles")
     elif indices is not None:
         for place, index in indices.items():
             _check_indices(name, index, array[..., place], sizes)
