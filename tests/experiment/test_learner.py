@@ -6,6 +6,7 @@ import pytest
 import conebandit as cb
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
+from conebandit.validate import storage
 from tests.experiment.test_frames import LIBRARIES
 
 
@@ -236,3 +237,27 @@ def test_segments_of_nothing_are_refused():
         declared(log(40)).learn(log(40)).segments({"age": [], "device": [], "member": []})
     with pytest.raises(ValueError, match="max_leaves must be a positive integer; got 0"):
         declared(log(40)).learn(log(40)).segments(max_leaves=0)
+
+
+def test_a_file_with_the_policy_of_another_experiment_is_refused(tmp_path):
+    """It would be asked about arms and coordinates that it does not have."""
+    declared = {"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}], "policy": "ParetoUCB1"}
+    for name, arms in (("two", ["a", "b"]), ("three", ["a", "b", "c"])):
+        cb.Learner(cb.Experiment.from_dict({**declared, "arms": arms})).save(tmp_path / name)
+    kind, options, arrays = storage.read(tmp_path / "two")
+    _, others, foreign = storage.read(tmp_path / "three")
+    policy = {name: array for name, array in foreign.items() if name.startswith("policy.")}
+    mixed = {name: array for name, array in arrays.items() if name.startswith("rows.")} | policy
+    storage.write(tmp_path / "mixed", kind, {**options, "options": others["options"]}, mixed)
+    with pytest.raises(cb.PolicyFileError, match=r"its policy has arms, metrics and coordinates \(3, 1, 1\)"):
+        cb.Learner.load(tmp_path / "mixed")
+
+
+def test_metrics_may_have_the_names_of_columns_that_we_add():
+    """Every metric gets three columns of its own, whatever it is called."""
+    names = ["metric.arm", "arm", "front", "chance", "x_low", "x", "metric.metric.arm"]
+    log = {"page": ["old", "new"] * 10, **{name: [1.0, 2.0] * 10 for name in names}}
+    asked = {"arm": "page", "metrics": names, "context": [], "policy": "ParetoUCB1"}
+    made = cb.Experiment.from_frame(log, **asked).learn(log).recommend({"any": [1]})
+    assert len(made) == 3 + 3 * len(names)
+    assert (made["arm"], made["front"]) == (["new"], ["new"])

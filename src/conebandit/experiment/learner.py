@@ -118,7 +118,8 @@ class Learner:
         for metric in self.experiment.metrics:
             for part, ending in enumerate(("", "_low", "_high")):
                 name = f"{metric.name}{ending}"
-                name = f"metric.{name}" if name in columns or name in TEXTS else name
+                while name in columns or name in TEXTS:
+                    name = f"metric.{name}"
                 columns[name] = [_known(found[metric.name][part]) for found in expected]
         columns["front"] = [", ".join(names[k] for k in front.arms) for front in fronts]
         return table.like(columns, TEXTS)
@@ -219,7 +220,7 @@ class Learner:
         try:
             learner = cls(Experiment.from_dict(options["declaration"]))
             state = {n.removeprefix("policy."): a for n, a in arrays.items() if n.startswith("policy.")}
-            learner.policy = restored(path, options["policy"], options["options"], state)
+            learner.policy = _of_same_size(restored(path, options["policy"], options["options"], state), learner.policy)
             learner.rows = restored_rows(
                 learner.experiment, arrays["rows.contexts"], arrays["rows.arms"], arrays["rows.values"]
             )
@@ -269,3 +270,11 @@ def _chance(front: Front, arm: int) -> float:
 def _known(number: float) -> float | None:
     """None for what is not known, as tables have it."""
     return float(number) if np.isfinite(number) else None
+
+
+def _of_same_size(policy: Any, wanted: Any) -> Any:
+    """A policy from a file, if it is about as many arms, metrics and coordinates as the declaration there."""
+    sizes = [(each.n_arms, each.n_objectives, each.context_dim) for each in (policy, wanted)]
+    if sizes[0] != sizes[1]:
+        raise ValueError(f"its policy has arms, metrics and coordinates {sizes[0]}, its declaration {sizes[1]}")
+    return policy
