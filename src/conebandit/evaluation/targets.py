@@ -20,8 +20,8 @@ UNIFORM, LOGGED = "uniform", "logged"
 
 MAX_MISSING = 1e-6  # share of a policy's plays that may be without support: rounding in files
 UNLIKELY = 4.0  # standard errors by which a mean is off by chance once in 16,000 times
-IMPOSSIBLE = 8.0  # the same for mean weights, whose long tails a log may not have seen
-FEW = 50.0  # rows in effect below which normal error bars are not to be trusted
+IMPOSSIBLE = 8.0  # the same for mean weights, twice as much: a log may not have seen their long tails. By hand
+FEW = 50.0  # rows in effect below which normal error bars are not to be trusted. By hand; changes nothing but a note
 
 
 @dataclass(frozen=True, eq=False)
