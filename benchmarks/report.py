@@ -12,10 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+import conebandit
+
 
 def versions(*packages: str) -> dict[str, str]:
-    """Versions of installed packages, by name."""
-    return {name: metadata.version(name) for name in packages}
+    """Versions of packages, by name; ours is that of the code, not of when it was installed."""
+    return {name: conebandit.__version__ if name == "conebandit" else metadata.version(name) for name in packages}
 
 
 def machine(*notes: str) -> str:

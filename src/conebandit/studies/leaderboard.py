@@ -16,6 +16,7 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from conebandit._version import __version__
 from conebandit.studies.bench import CONTENDERS, Row
 from conebandit.studies.standings import (
     BASELINES,
@@ -43,7 +44,7 @@ def describe(horizon: int, seconds: float, *, quick: bool, seeds: int) -> dict[s
         "command": command,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": {name: metadata.version(name) for name in ("conebandit", "numpy", "numba")},
+        "versions": {"conebandit": __version__, **{name: metadata.version(name) for name in ("numpy", "numba")}},
         "horizon": horizon,
         "seconds": round(seconds),
     }
