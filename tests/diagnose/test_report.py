@@ -135,6 +135,9 @@ def test_what_is_left_out_is_said(good, tmp_path, rng):
         "Column 'seven' has the same value everywhere and is left out.",
         "6 of 37 rows of other.csv have a value that is missing and are left out.",
         "1 of 37 rows of other.csv have a value that is not finite and are left out.",
+        "Compared: x, colour. Left out: seven.",
+        "Outcomes, and the arm, move with the policy and not only with the population: if any of these columns is "
+        "one, name it with --outcomes, or give the declaration with --experiment.",
     }
 
 
@@ -167,8 +170,19 @@ def test_text_that_moved_is_found(tmp_path, rng, run):
     )
     result = run(source, target, "--experiment", declaration, "--to", tmp_path / "page.html")
     assert result.exit_code == 0, result.output
-    assert "revenue" not in result.output
+    assert "Compared: age. Left out: user, device, revenue." in result.output
     assert "No column moved" in result.output
+    result = run(source, target, "--outcomes", "revenue, user", "--to", tmp_path / "page.html")
+    assert "Compared: age, device. Left out: user, revenue." in result.output
+    assert "--outcomes" not in result.output
+    result = run(source, target, "--to", tmp_path / "page.html")
+    said = " ".join(result.output.split())
+    assert "Compared: age, device, revenue. Left out: user." in said
+    assert "name it with --outcomes, or give the declaration with --experiment" in said
+    with pytest.raises(TableError, match="--outcomes: neither file has a column 'sales'; they have user, age, device"):
+        read_pair(source, target, outcomes=["sales"])
+    with pytest.raises(TableError, match="No column is left to compare: user, age, device, revenue are outcomes"):
+        read_pair(source, target, outcomes=["user", "age", "device", "revenue"])
 
 
 def test_only_the_context_of_a_log_of_the_service_is_compared(tmp_path, rng):
@@ -177,6 +191,15 @@ def test_only_the_context_of_a_log_of_the_service_is_compared(tmp_path, rng):
     pair = read_pair(log, log)
     assert pair.columns == ("context.age",)
     assert any("only the context is compared" in note for note in pair.notes)
+    experiment = cb.Experiment.from_dict(
+        {
+            "id": "e",
+            "arms": ["a"],
+            "metrics": [{"name": "revenue"}],
+            "context": [{"name": "age", "low": 0, "high": 1}],
+        }
+    )
+    assert read_pair(log, log, experiment=experiment).columns == ("context.age",)
     assert read_pair(log, log, ["metric.revenue"]).columns == ("metric.revenue",)
 
 
@@ -271,5 +294,5 @@ def test_parquet(tmp_path, rng):
     x = rng.random(30)
     polars.DataFrame({"x": x, "flag": x > 0.5, "word": ["a"] * 30}).write_parquet(tmp_path / "a.parquet")
     pair = read_pair(tmp_path / "a.parquet", tmp_path / "a.parquet")
-    assert pair.columns == ("x", "flag")
+    assert pair.columns == ("x", "flag=true")  # as in a CSV file
     np.testing.assert_array_equal(pair.source[:, 0], x)

@@ -115,15 +115,37 @@ def test_columns_may_have_other_names_and_arms_that_are_not_declared(experiment)
     assert log.arm_names == ("old", "new", "bold", "later")
 
 
+def test_columns_are_found_as_they_are_declared():
+    table = {
+        "dose": [2.0, 1.0, 2.0, 1.0],
+        "chance": [0.5] * 4,
+        "smokes": [True, False, True, False],
+        "benefit": [True, False, True, True],
+    }
+    experiment = cb.Experiment.from_frame(
+        table, arm="dose", propensity="chance", metrics=["benefit"], context=["smokes"]
+    )
+    log = cb.Log.from_table(polars.DataFrame(table), experiment)
+    assert log.arm_names == ("1", "2")
+    assert log.arms.tolist() == [1, 0, 1, 0]
+    assert log.contexts.tolist() == [[0, 1], [1, 0], [0, 1], [1, 0]]
+    assert log.rewards.tolist() == [[1], [0], [1], [1]]
+    with pytest.raises(ValueError, match=r"must have a column 'chance', the probability with which .* 'propensity'"):
+        cb.Log.from_table({"dose": [1], "smokes": [True], "benefit": [1]}, experiment)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"arm": ["old", None, "bold", "new"]}, "column 'arm' must not be empty; it is in row 1"),
         ({"propensity": [0.25, "much", 0.25, 0.5]}, "column 'propensity' must hold numbers; row 1 is 'much'"),
         ({"propensity": [0.25, None, 0.25, 0.5]}, "propensities must lie from 1e-12 to 1"),
-        ({"age": [18, 99, 58, 38]}, r"row 1: context: 'age' must lie in \[18, 98\]"),
-        ({"device": ["phone", "tv", "desk", "desk"]}, "row 1: context: 'device' must be one of phone, desk"),
-        ({"revenue": ["much", 1, 2, 3]}, "column 'revenue' must hold numbers"),
+        ({"age": [18, 99, 58, 38]}, r"row 1, column 'age': context: 'age' must lie in \[18, 98\]"),
+        (
+            {"device": ["phone", "tv", "desk", "desk"]},
+            "row 1, column 'device': context: 'device' must be one of phone, desk",
+        ),
+        ({"revenue": ["much", 1, 2, 3]}, "row 0, column 'revenue': values: 'revenue' must be a number"),
         ({"choice_probabilities": ['{"tv": 1.0}'] * 4}, "row 0: there is no arm 'tv'"),
         ({"choice_probabilities": ["often"] * 4}, "column 'choice_probabilities', row 0"),
     ],
@@ -134,15 +156,15 @@ def test_wrong_tables_are_refused(changes, words, experiment):
 
 
 def test_missing_columns_and_files_are_named(experiment, tmp_path):
-    with pytest.raises(ValueError, match="must have a column 'latency'; it has arm, propensity"):
+    with pytest.raises(ValueError, match="has no column 'latency'; it has arm, propensity"):
         cb.Log.from_table({name: column for name, column in TABLE.items() if name != "latency"}, experiment)
     with pytest.raises(TypeError, match="table must be a path, a data frame or a dict of columns; got 3"):
         cb.Log.from_table(3, experiment)
     for name, text, words in [
         ("gone.csv", None, "is not a file"),
         ("empty.csv", "arm,propensity\n", "is empty"),
-        ("ragged.csv", "arm,propensity\nold\n", "row 2: the number of entries"),
-        ("wide.csv", "arm,propensity\nold,1,2\n", "row 2: the number of entries"),
+        ("ragged.csv", "arm,propensity\nold\n", "row 2: 1 entries, but the header has 2"),
+        ("wide.csv", "arm,propensity\nold,1,2\n", "row 2: 3 entries, but the header has 2"),
         ("log.jsonl", "{}", "export its decisions"),
     ]:
         if text is not None:

@@ -218,11 +218,11 @@ def test_the_command_warns_of_costs_and_takes_json(run, tmp_path):
         ("trial.toml", TRIAL.replace("comparisons", "opinions"), "cone must be 'orthant' or a table"),
         ("trial.toml", TRIAL.replace("0.6", "0.9").replace("0.1 }", "0.3 }").replace("0.8", "0.95"), "contradict"),
         ("arms.csv", "efficacy\n1\n", "lacks ['toxicity']"),
-        ("arms.csv", "efficacy,toxicity\n", "lacks rows"),
+        ("arms.csv", "efficacy,toxicity\n", "is empty: a header and at least one row"),
         ("arms.csv", "efficacy,toxicity\n1,much\n", "row 1: every metric needs a number"),
-        ("arms.csv", "efficacy,toxicity\n1\n", "row 1: every metric needs a number"),
-        ("arms.csv", "efficacy,toxicity\n1,nan\n", "finite"),
-        ("arms.csv", "1" * 200_000, "cannot be read: field larger"),
+        ("arms.csv", "efficacy,toxicity\n1\n", "row 2: 1 entries, but the header has 2"),
+        ("arms.csv", "efficacy,toxicity\n1,nan\n", "row 1: every metric needs a number"),
+        ("arms.csv", "1" * 200_000, "is not a CSV file in UTF-8: field larger"),
     ],
 )
 def test_the_command_refuses_in_words(run, tmp_path, file, text, says):
@@ -234,7 +234,10 @@ def test_the_command_refuses_in_words(run, tmp_path, file, text, says):
 
 
 def test_files_that_are_not_there(run):
-    for arguments in (["nowhere.toml"], ["trial.toml", "--outcomes", "nowhere.toml"]):
+    for arguments, says in (
+        (["nowhere.toml"], "cannot be read"),
+        (["trial.toml", "--outcomes", "nowhere.toml"], "is not"),
+    ):
         result = run(*arguments)
         assert result.exit_code == 1
-        assert "nowhere.toml cannot be read" in result.output
+        assert f"nowhere.toml {says}" in result.output

@@ -106,7 +106,7 @@ def test_kinds():
     ("table", "says"),
     [
         (np.zeros((2, 2)), r"an array has no names for its columns; got shape \(2, 2\). Give a dict"),
-        (3, "a table must be a data frame .* or a dict of columns; got int"),
+        (3, "a table must be a data frame .*, a dict of columns or the path of a file; got int"),
         ({"a": [1], "b": [1, 2]}, "must have the same length; got {'a': 1, 'b': 2}"),
         ({"a": "xyz"}, "column 'a' must be a list or an array; got 'xyz'"),
         ({"a": object()}, "column 'a' must be a list or an array"),

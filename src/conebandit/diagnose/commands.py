@@ -22,6 +22,12 @@ def shift(
     columns: Annotated[
         str | None, typer.Option(help="Columns to compare, with commas between; all by default.")
     ] = None,
+    outcomes: Annotated[
+        str | None,
+        typer.Option(
+            help="Columns to leave out, with commas between: the arm, and what is known only after the choice."
+        ),
+    ] = None,
     experiment: Annotated[
         Path | None, typer.Option(help="A declaration (.toml or .json): only its context is compared, no outcomes.")
     ] = None,
@@ -35,10 +41,9 @@ def shift(
     from conebandit.experiment.errors import InvalidError  # noqa: PLC0415
 
     try:
-        names = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-        if experiment is not None and names is None:
-            names = [column.name for column in Experiment.from_file(experiment).columns]
-        pair = read_pair(source, target, names)
+        declared = None if experiment is None else Experiment.from_file(experiment)
+        names = None if columns is None else _names(columns)
+        pair = read_pair(source, target, names, outcomes=_names(outcomes or ""), experiment=declared)
     except (TableError, InvalidError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
@@ -50,3 +55,8 @@ def shift(
     for sentence in report.sentences():
         say(console, f"- {sentence}")
     say(console, f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
+
+
+def _names(given: str) -> list[str]:
+    """Names with commas between."""
+    return [name.strip() for name in given.split(",") if name.strip()]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame, as_level, kind_of
+from conebandit.experiment.rows import EXPORTED_CONTEXT, column_name
 from conebandit.validate.arrays import FloatArray
 
-MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
 MIN_ROWS = 20  # in each table
 MAX_LEVELS = 30  # different texts of a column that is compared
 MAX_VALUE = 1e300  # in size; sums and differences of larger values may overflow
@@ -20,8 +23,7 @@ MAX_VALUE = 1e300  # in size; sums and differences of larger values may overflow
 Texts = list[str | None]  # None: missing
 Table = dict[str, FloatArray | Texts]
 
-LOGGED = "context."  # how columns of the context begin in a table that the service has exported
-OUTCOMES = ("metric.", "status.")  # how others begin that are known only after the choice
+OUTCOMES = ("metric.", "status.")  # how columns begin in a table that the service has exported, known after the choice
 
 
 class TableError(ValueError):
@@ -56,7 +58,14 @@ class Pair:
         return self.source[:, places], self.target[:, places]
 
 
-def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) -> Pair:
+def read_pair(
+    source: Path,
+    target: Path,
+    columns: Sequence[str] | None = None,
+    *,
+    outcomes: Sequence[str] = (),
+    experiment: Experiment | None = None,
+) -> Pair:
     """Read two CSV or Parquet files and keep the columns that can be compared.
 
     Parameters
@@ -66,9 +75,15 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
     columns
         Which columns; by default all that are in both files. Of a table that the service has exported only the
         context: what is known after the choice moves with the policy, not with the population.
+    outcomes
+        Columns that are not to be compared, since they are known only after the choice.
+    experiment
+        The declaration: its context is compared, if ``columns`` are not given.
     """
-    first, second = read_table(source), read_table(target)
-    chosen, notes = _choose(first, second, (source, target), columns)
+    first, second = _read(source), _read(target)
+    if columns is None and experiment is not None:
+        columns = [column_name(first, EXPORTED_CONTEXT, column.name) for column in experiment.columns]
+    chosen, notes = _choose(first, second, (source, target), columns, outcomes)
     *numbers, said = _without_text(first, second, chosen, (source.name, target.name), asked=columns is not None)
     notes += said
     names = list(numbers[0])
@@ -90,6 +105,8 @@ def read_pair(source: Path, target: Path, columns: Sequence[str] | None = None) 
     if equal.all():
         raise TableError(f"All columns ({', '.join(names)}) are constant and equal in both files: nothing to compare.")
     kept = tuple(name for name in names if name not in left_out)
+    compared = [name for name in chosen if any(each == name or each.startswith(f"{name}=") for each in kept)]
+    notes.insert(0, _said(compared, [name for name in first if name in second and name not in compared]))
     return Pair(kept, tables[0][:, ~equal], tables[1][:, ~equal], tuple(notes))
 
 
@@ -117,23 +134,38 @@ def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatA
 
 
 def _choose(
-    first: Table, second: Table, paths: tuple[Path, Path], columns: Sequence[str] | None
+    first: Table, second: Table, paths: tuple[Path, Path], columns: Sequence[str] | None, outcomes: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Columns to compare, and what to say about the others."""
     if columns is not None:
         _require_columns(columns, {paths[0]: first, paths[1]: second})
         return list(columns), []
+    for name in outcomes:
+        if name not in first and name not in second:
+            raise TableError(f"--outcomes: neither file has a column {name!r}; they have {', '.join(first | second)}.")
     shared = [name for name in first if name in second]
     notes = [f"Column {name!r} is not in both files." for name in [*first, *second] if name not in shared]
-    names = shared
+    names = [name for name in shared if name not in outcomes]
+    if not outcomes:
+        notes.append(
+            "Outcomes, and the arm, move with the policy and not only with the population: if any of these columns is "
+            "one, name it with --outcomes, or give the declaration with --experiment."
+        )
     if any(name.startswith(OUTCOMES) for name in shared):
-        names = [name for name in shared if name.startswith(LOGGED)]
+        names = [name for name in shared if name.startswith(EXPORTED_CONTEXT)]
         notes = ["Of this log of the service only the context is compared; name other columns with --columns."]
+    if shared and not names:
+        raise TableError(f"No column is left to compare: {', '.join(shared)} are outcomes.")
     if not names:
         raise TableError(
             f"{paths[0].name} ({', '.join(first)}) and {paths[1].name} ({', '.join(second)}) share no column."
         )
     return names, notes
+
+
+def _said(compared: Sequence[str], left_out: Sequence[str]) -> str:
+    """Which columns were compared, and which were not though both files have them."""
+    return f"Compared: {', '.join(compared)}." + (f" Left out: {', '.join(left_out)}." if left_out else "")
 
 
 def _require_columns(columns: Sequence[str], tables: dict[Path, Table]) -> None:
@@ -190,65 +222,17 @@ def _indicators(name: str, column: Texts, levels: Sequence[str], missing: bool) 
     }
 
 
-def read_table(path: Path) -> Table:
+def _read(path: Path) -> Table:
     """Columns of a CSV or Parquet file by name; a ``TableError`` if it cannot be read."""
-    if not path.is_file():
-        raise TableError(f"{path} is not a file.")
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _read_parquet(path)
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise TableError(f"{path.name} is not a CSV file in UTF-8: {error}.") from None
-    except OSError as error:
-        raise TableError(f"{path.name} cannot be read: {error.strerror}.") from None
-    if len(rows) < 2:
-        raise TableError(f"{path.name} is empty; a header and at least {MIN_ROWS} rows are needed.")
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) != len(header):
-        raise TableError(f"{path.name} has a column name twice in its header: {', '.join(header)}.")
-    if all(_number(name) is not None for name in header):
-        raise TableError(f"{path.name} seems to have no header: its first row is {', '.join(header)}.")
-    for i, row in enumerate(rows[1:], start=2):
-        if len(row) != len(header):
-            raise TableError(f"{path.name}, row {i}: {len(row)} entries, but the header has {len(header)}.")
-    return {name: _column([row[j] for row in rows[1:]]) for j, name in enumerate(header)}
+        frame = Frame(path)
+    except InvalidError as error:
+        raise TableError(str(error)) from None
+    return {name: _column(frame.column(name)) for name in frame.names}
 
 
-def _column(texts: Sequence[str]) -> FloatArray | Texts:
-    numbers = [_number(text) for text in texts]
-    if None in numbers:
-        return [None if text.strip().lower() in MISSING else text.strip() for text in texts]
-    return np.array(numbers, dtype=np.float64)
-
-
-def _number(text: str) -> float | None:
-    """A number, nan if it is missing, None if it is a word."""
-    stripped = text.strip()
-    if stripped.lower() in MISSING:
-        return float("nan")
-    try:
-        return float(stripped)
-    except ValueError:
-        return None
-
-
-def _read_parquet(path: Path) -> Table:
-    try:
-        import polars  # noqa: PLC0415  (an extra)
-    except ModuleNotFoundError:
-        raise TableError("Parquet files need polars: pip install 'conebandit[data]', or save as CSV.") from None
-    try:
-        frame = polars.read_parquet(path)
-    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
-        raise TableError(f"{path.name} cannot be read as a Parquet file: {error}.") from None
-    if not frame.height:
-        raise TableError(f"{path.name} is empty; at least {MIN_ROWS} rows are needed.")
-    numeric = {c.name: c.dtype.is_numeric() or c.dtype == polars.Boolean for c in frame}
-    return {
-        name: frame[name].cast(polars.Float64).to_numpy()
-        if ok
-        else [None if v is None else str(v) for v in frame[name]]
-        for name, ok in numeric.items()
-    }
+def _column(values: list[Any]) -> FloatArray | Texts:
+    """Numbers, nan where one is missing; or texts, which levels of anything else become."""
+    if kind_of(values) in ("number", "nothing"):
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    return [None if value is None else str(as_level(value)) for value in values]

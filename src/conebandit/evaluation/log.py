@@ -135,7 +135,9 @@ class Log:
         return log if policy is None else replace(log, probabilities=_learned_again(policy, log))
 
     @classmethod
-    def from_table(cls, table: Any, experiment: Experiment, *, arm: str = "arm", propensity: str = "propensity") -> Log:
+    def from_table(
+        cls, table: Any, experiment: Experiment, *, arm: str | None = None, propensity: str | None = None
+    ) -> Log:
         """The log in a table with a row for each decision, such as the service exports.
 
         Parameters
@@ -148,7 +150,8 @@ class Log:
             The declaration: it says what the columns mean. Rewards are as they were measured, and
             the cone is one of measured values: it minimises metrics with direction "min".
         arm, propensity
-            Names of the columns with the arm that was served and its probability.
+            Names of the columns with the arm that was served and its probability; by default those that are declared,
+            or ``arm`` and ``propensity``.
 
         Examples
         --------

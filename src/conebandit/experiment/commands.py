@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import tomllib
@@ -87,24 +86,15 @@ def _read_declaration(path: Path) -> dict[str, Any]:
 
 def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list[float]]]:
     """Names of the arms, their numbers if there is no column ``arm``, and their outcomes."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
-    except csv.Error as error:  # not a table at all
-        raise ValueError(f"{path} cannot be read: {error}.") from None
-    missing = [name for name in metrics if rows and name not in rows[0]]
-    if not rows or missing:
-        raise ValueError(
-            f"{path} must have a row for each arm and a column for each metric; it lacks {missing or 'rows'}."
-        )
-    points = []
-    for i, row in enumerate(rows, start=1):
-        try:
-            points.append([float(row[name]) for name in metrics])
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"{path}, row {i}: every metric needs a number; got {[row[n] for n in metrics]}."
-            ) from None
-    return [row.get("arm") or str(i) for i, row in enumerate(rows)], points
+    from conebandit.experiment.frames import Frame  # noqa: PLC0415
+
+    frame = Frame(path)
+    missing = [name for name in metrics if name not in frame.names]
+    if missing:
+        raise ValueError(f"{path} must have a row for each arm and a column for each metric; it lacks {missing}.")
+    points = [list(row) for row in zip(*map(frame.numbers, metrics), strict=True)]
+    for i, row in enumerate(points, start=1):
+        if not all(isinstance(value, int | float) for value in row):
+            raise ValueError(f"{path}, row {i}: every metric needs a number; got {row}.")
+    arms = frame.levels("arm", ()) if "arm" in frame.names else [None] * len(frame)
+    return [str(i) if arm is None else str(arm) for i, arm in enumerate(arms)], points

@@ -1,10 +1,11 @@
-"""Tables of any library: pandas, polars, Arrow and whatever else narwhals knows, or a dict of columns."""
+"""Tables of any library: pandas, polars, Arrow and whatever else narwhals knows, a dict of columns, or a file."""
 
 from __future__ import annotations
 
 import math
+import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -14,8 +15,12 @@ import numpy as np
 
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
+from conebandit.formats.files import is_parquet, read_columns
 
 Kind = Literal["number", "text", "boolean", "date", "nothing", "mixed"]
+
+MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none", "?", "-"}  # stands for "not known" in CSV files, in any case
+BOOLEANS = {"true": True, "false": False}  # in CSV files, in any case
 
 _KINDS: dict[type, Kind] = {bool: "boolean", int: "number", float: "number", str: "text"}
 
@@ -27,7 +32,8 @@ class Frame:
     ----------
     given
         A data frame or table of a library that narwhals knows; or a mapping from names to columns of equal length
-        (lists, NumPy arrays, Series); or a NumPy array with named fields; or a list of rows, each a mapping.
+        (lists, NumPy arrays, Series); or a NumPy array with named fields; or a list of rows, each a mapping; or the
+        path of a CSV or Parquet file. A column of a CSV file holds numbers, or true and false, or else texts.
 
     Examples
     --------
@@ -39,7 +45,10 @@ class Frame:
     def __init__(self, given: Any) -> None:
         self._native: nw.DataFrame[Any] | None = None
         self._columns: dict[str, list[Any]] = {}
-        if isinstance(given, np.ndarray):
+        self._texts: dict[str, list[str]] = {}  # what is written in the cells of a CSV file
+        if isinstance(given, str | os.PathLike):
+            given = self._from_file(given)
+        elif isinstance(given, np.ndarray):
             given = _from_array(given)
         if isinstance(given, Mapping):
             self._columns = {name: _plain_column(column, name) for name, column in given.items()}
@@ -66,6 +75,31 @@ class Frame:
             assert self._native is not None
             self._columns[name] = _plain_series(self._native[name])
         return self._columns[name]
+
+    def numbers(self, name: Any) -> list[Any]:
+        """A column that should hold numbers. What is none is left as it is; the other cells of a CSV file are read."""
+        values = self.column(name)
+        if name not in self._texts or kind_of(values) != "text":
+            return values
+        return [text if (number := _number(text)) is None else _plain(number) for text in self._texts[name]]
+
+    def levels(self, name: Any, known: Container[Any]) -> list[Any]:
+        """A column of names. In a CSV file the known ones mean themselves, even ``01`` or ``none``."""
+        values = [as_level(value) for value in self.column(name)]
+        if name not in self._texts:
+            return values
+        written = map(as_level, self._texts[name])
+        return [text if text in known else value for text, value in zip(written, values, strict=True)]
+
+    def _from_file(self, path: str | os.PathLike[str]) -> dict[str, list[Any]]:
+        try:
+            columns = read_columns(path)
+        except ValueError as error:
+            raise InvalidError(str(error)) from None
+        if is_parquet(path):
+            return columns
+        self._texts = columns
+        return {name: _typed(texts) for name, texts in columns.items()}
 
     def like(self, columns: Mapping[str, Sequence[Any]], texts: Sequence[str] = ()) -> Any:
         """New columns as a table of the same library: ``texts`` are those that hold text, the others hold numbers.
@@ -116,6 +150,27 @@ def _kind_of_type(found: type) -> Kind:
     return "date" if issubclass(found, date | time | timedelta) else "mixed"
 
 
+def _typed(texts: Sequence[str]) -> list[Any]:
+    """The cells of a column as numbers, as booleans, or as they are; None where nothing is known."""
+    numbers = [_number(text) for text in texts]
+    if None not in numbers:
+        return numbers
+    known = [None if text.lower() in MISSING else text for text in texts]
+    if {text.lower() for text in known if text is not None} <= set(BOOLEANS):
+        return [None if text is None else BOOLEANS[text.lower()] for text in known]
+    return known
+
+
+def _number(text: str) -> float | None:
+    """The number in a cell, nan if it is missing, None if it is a word."""
+    if text.lower() in MISSING:
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def _eager(given: Any) -> nw.DataFrame[Any]:
     try:
         frame: nw.DataFrame[Any] = nw.from_native(given, eager_only=True)
@@ -123,8 +178,8 @@ def _eager(given: Any) -> nw.DataFrame[Any]:
     except TypeError:
         advice = " Call its method 'collect' first." if hasattr(given, "collect") else ""
         raise InvalidError(
-            f"a table must be a data frame (pandas, polars, Arrow) or a dict of columns; got {type(given).__name__}."
-            + advice
+            "a table must be a data frame (pandas, polars, Arrow), a dict of columns or the path of a file; got "
+            f"{type(given).__name__}." + advice
         ) from None
     except (ValueError, nw.exceptions.NarwhalsError) as error:
         raise InvalidError(f"the table cannot be read: {error}") from None

@@ -127,7 +127,7 @@ def _check_propensities(frame: Frame, name: str) -> list[str]:
 def _complete_metric(table: Table, frame: Frame) -> list[str]:
     """Fill in what counts as reward 0 of a cost."""
     name = table["name"]
-    values = frame.column(name)
+    values = frame.numbers(name)
     known = [value for value in values if value is not None]
     if kind_of(values) not in ("number", "boolean"):
         raise InvalidError(f"metric {name!r} must hold numbers or booleans; it holds {_described(values)}.")

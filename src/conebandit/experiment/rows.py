@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,11 +14,14 @@ from conebandit.experiment import entries
 from conebandit.experiment.columns import Categorical, Column
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.frames import Frame, as_level
+from conebandit.experiment.frames import Frame
 from conebandit.experiment.metrics import Metric
 from conebandit.experiment.policy import Served
 from conebandit.validate.arrays import FloatArray
 from conebandit.validate.storage import require_range
+
+# Columns of the table that the service exports: what was served, and how those of context and metrics begin.
+EXPORTED_ARM, EXPORTED_CONTEXT, EXPORTED_METRIC = "arm", "context.", "metric."
 
 Read = TypeVar("Read")
 
@@ -47,19 +50,23 @@ class Rows(NamedTuple):
 
 def read_rows(experiment: Experiment, frame: Frame, arm: str | None = None) -> Rows:
     """Check all rows of a table; an ``InvalidError`` names the first row, by its number from 0, that does not fit."""
-    name = experiment.arm_column if arm is None else arm
-    if name not in frame.names:
-        raise InvalidError(
-            f"the table has no column {entries.short(name)} that says what was played; it has "
-            f"{', '.join(frame.names)}. Name the column with the argument 'arm'."
-        )
+    name = arm_column(experiment, frame, arm)
     index = {each: k for k, each in enumerate(experiment.arms)}
-    arms = np.array(_each(frame, name, partial(_arm, index)), dtype=np.int64)
-    values = np.empty((len(frame), len(experiment.metrics)))
-    for m, metric in enumerate(experiment.metrics):
-        values[:, m] = _each(frame, metric.name, partial(_measured, metric))
+    arms = np.array(_each(frame.levels(name, index), name, partial(_arm, index)), dtype=np.int64)
+    values = read_values(experiment, frame)
     known = ~np.isnan(values).all(axis=1)
     return Rows(read_contexts(experiment, frame)[known], arms[known], values[known])
+
+
+def arm_column(experiment: Experiment, frame: Frame, given: str | None = None) -> str:
+    """Which column says what was played: the given one, the declared one, or that of the service's export."""
+    for name in (experiment.arm_column, EXPORTED_ARM) if given is None else (given,):
+        if name in frame.names:
+            return name
+    raise InvalidError(
+        f"the table has no column {entries.short(given or experiment.arm_column)} that says what was played; it has "
+        f"{', '.join(frame.names)}. Name the column with the argument 'arm'."
+    )
 
 
 def restored_rows(experiment: Experiment, contexts: Any, arms: Any, values: Any) -> Rows:
@@ -80,8 +87,22 @@ def read_contexts(experiment: Experiment, frame: Frame) -> FloatArray:
     found = np.full((len(frame), experiment.context_dim), 0.5)
     start = 0
     for column in experiment.columns:
-        _each(frame, column.name, partial(_encode, column, iter(found[:, start : start + column.width])))
+        name, outs = (
+            column_name(frame.names, EXPORTED_CONTEXT, column.name),
+            iter(found[:, start : start + column.width]),
+        )
+        given = frame.levels(name, column.levels) if isinstance(column, Categorical) else frame.numbers(name)
+        _each(given, name, partial(_encode, column, outs))
         start += column.width
+    return found
+
+
+def read_values(experiment: Experiment, frame: Frame) -> FloatArray:
+    """What was measured in every row of a table, shape (n, M), in the units of the metrics; nan where it is missing."""
+    found = np.empty((len(frame), len(experiment.metrics)))
+    for m, metric in enumerate(experiment.metrics):
+        name = column_name(frame.names, EXPORTED_METRIC, metric.name)
+        found[:, m] = _each(frame.numbers(name), name, partial(_measured, metric))
     return found
 
 
@@ -92,10 +113,15 @@ def teach(policy: Served, experiment: Experiment, rows: Rows) -> None:
         policy.observe(x, arm, rewards)
 
 
-def _each(frame: Frame, name: str, read: Callable[[Any], Read]) -> list[Read]:
+def column_name(names: Container[str], exported: str, name: str) -> str:
+    """Which of these names a column has: the one that the service exports, or the declared one."""
+    return exported + name if exported + name in names else name
+
+
+def _each(values: Sequence[Any], name: str, read: Callable[[Any], Read]) -> list[Read]:
     """Read every value of a column; a refusal names the row."""
     found = []
-    for i, value in enumerate(frame.column(name)):
+    for i, value in enumerate(values):
         try:
             found.append(read(value))
         except InvalidError as error:
@@ -103,10 +129,9 @@ def _each(frame: Frame, name: str, read: Callable[[Any], Read]) -> list[Read]:
     return found
 
 
-def _arm(index: dict[str, int], value: Any) -> int:
-    if value is None:
+def _arm(index: dict[str, int], name: Any) -> int:
+    if name is None:
         raise InvalidError("the arm is missing. Leave such rows out.")
-    name = as_level(value)
     if name not in index:
         raise InvalidError(
             f"there is no arm {entries.short(name)}; this experiment has {', '.join(index)}. Declare it, or leave such "
@@ -115,13 +140,13 @@ def _arm(index: dict[str, int], value: Any) -> int:
     return index[name]
 
 
+def _encode(column: Column, outs: Iterator[FloatArray], value: Any) -> None:
+    """Write the coordinates of a value into the next place."""
+    column.encode(value, next(outs))
+
+
 def _measured(metric: Metric, value: Any) -> float:
     """A value of a metric, which may be a yes or no; nan if it is not known."""
     if value is None:
         return math.nan
     return metric.check(float(value) if isinstance(value, bool) else value)
-
-
-def _encode(column: Column, outs: Iterator[FloatArray], value: Any) -> None:
-    """Write the coordinates of a value into the next place."""
-    column.encode(as_level(value) if isinstance(column, Categorical) else value, next(outs))

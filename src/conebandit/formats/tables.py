@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from conebandit.formats.feedback import Feedback, Logged
+from conebandit.formats.files import read_columns
 from conebandit.validate.arrays import FloatArray
 
 CONTEXT, METRIC, CHANCES = "context.", "metric.", "choice_probabilities"
@@ -61,19 +62,15 @@ def read_csv(path: str | os.PathLike[str]) -> Feedback:
     >>> log.arm_names, log.rewards.tolist()
     (('old', 'new'), [[1.0], [nan]])
     """
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise ValueError(f"{path}, line {number} must have as many entries as the header.")
-    contexts, metrics = _columns(path, list(rows[0]) if rows else [])
-    told = _told(path, rows)
-    arms = tuple(dict.fromkeys([*(name for chances in told for name in chances), *(row["arm"] for row in rows)]))
+    columns = read_columns(path)
+    contexts, metrics = _columns(path, list(columns))
+    told = _told(path, columns)
+    arms = tuple(dict.fromkeys([*(name for chances in told for name in chances), *columns["arm"]]))
     return Feedback(
-        contexts=_numbers(path, rows, contexts),
-        arms=np.array([arms.index(row["arm"]) for row in rows]),
-        rewards=_numbers(path, rows, metrics),
-        propensities=_numbers(path, rows, ["propensity"])[:, 0],
+        contexts=_numbers(path, columns, contexts),
+        arms=np.array([arms.index(name) for name in columns["arm"]]),
+        rewards=_numbers(path, columns, metrics),
+        propensities=_numbers(path, columns, ["propensity"])[:, 0],
         probabilities=np.array([[chances.get(name, 0.0) for name in arms] for chances in told]) if told else None,
         arm_names=arms,
         metric_names=tuple(name.removeprefix(METRIC) for name in metrics),
@@ -85,28 +82,27 @@ def _columns(path: Any, names: list[str]) -> tuple[list[str], list[str]]:
     contexts, metrics = ([name for name in names if name.startswith(kind)] for kind in (CONTEXT, METRIC))
     if not {"arm", "propensity"} <= set(names) or not contexts or not metrics:
         raise ValueError(
-            f"{path} must have the columns arm, propensity, context.* and metric.*, and at least one row; it has "
-            f"{', '.join(names) or 'nothing'}."
+            f"{path} must have the columns arm, propensity, context.* and metric.*; it has {', '.join(names)}."
         )
     return contexts, metrics
 
 
-def _told(path: Any, rows: list[dict[str, str]]) -> list[dict[str, float]]:
+def _told(path: Any, columns: dict[str, list[str]]) -> list[dict[str, float]]:
     """Probabilities of all arms by name, if every row has them and the policy itself chose the arms."""
-    if any(row.get("mode", "live") != "live" or not row.get(CHANCES) for row in rows):
+    if any(mode != "live" for mode in columns.get("mode", [])) or not all(columns.get(CHANCES, [""])):
         return []
     try:
-        found = [json.loads(row[CHANCES]) for row in rows]
+        found = [json.loads(text) for text in columns[CHANCES]]
     except ValueError as error:
         raise ValueError(f"{path} must have objects of JSON in {CHANCES}, of probabilities by arm: {error}.") from None
     return [{name: float(chance) for name, chance in row.items()} for row in found]
 
 
-def _numbers(path: Any, rows: list[dict[str, str]], columns: list[str]) -> FloatArray:
-    """Columns as numbers (n, columns), nan where a cell is empty."""
+def _numbers(path: Any, columns: dict[str, list[str]], names: list[str]) -> FloatArray:
+    """Some columns as numbers (n, columns), nan where a cell is empty."""
     try:
-        return np.array([[float(row[name]) if row[name] else np.nan for name in columns] for row in rows])
+        return np.column_stack([[float(text) if text else np.nan for text in columns[name]] for name in names])
     except ValueError as error:
         raise ValueError(
-            f"{path} must have numbers in {', '.join(columns)}: {error}. Text needs a declaration that says its levels."
+            f"{path} must have numbers in {', '.join(names)}: {error}. Text needs a declaration that says its levels."
         ) from None

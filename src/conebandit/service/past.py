@@ -7,7 +7,6 @@ from contextlib import closing
 from hashlib import file_digest
 from pathlib import Path
 
-from conebandit.diagnose.tables import TableError, read_table
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
@@ -19,29 +18,16 @@ from conebandit.service.log.past import Past
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.stores.base import Store, open_store
 
-BOOLEANS = {"true": True, "false": False}
-
 
 def read_past(experiment: Experiment, path: Path) -> Past:
     """The rows of a CSV or Parquet file, checked as :meth:`Experiment.learn` does; rows are counted from 0."""
+    frame = Frame(path)
+    with path.open("rb") as file:
+        check = file_digest(file, "sha256").hexdigest()
     try:
-        columns = read_table(path)
-        with path.open("rb") as file:
-            check = file_digest(file, "sha256").hexdigest()
-    except TableError as error:
-        raise InvalidError(str(error)) from None
-    plain = {name: _booleans(column) if isinstance(column, list) else column for name, column in columns.items()}
-    try:
-        return Past(path.name, check, read_rows(experiment, Frame(plain)))
+        return Past(path.name, check, read_rows(experiment, frame))
     except InvalidError as error:
         raise InvalidError(f"{path.name}: {error}") from None
-
-
-def _booleans(column: list[str | None]) -> list[str | None] | list[bool | None]:
-    """A column that holds nothing but true and false, as booleans; a file has no other way to write them."""
-    if {text.lower() for text in column if text is not None} <= set(BOOLEANS):
-        return [None if text is None else BOOLEANS[text.lower()] for text in column]
-    return column
 
 
 def deploy(learner: Learner, store: str = "conebandit.db") -> str:
