@@ -38,6 +38,34 @@ def test_arms_without_support_are_refused_and_named():
     assert cb.evaluate(log.take(slice(4)), ["a"], estimator="ips").n_rows == 4
 
 
+def test_an_arm_for_each_row_is_a_policy():
+    log = random_log(n=200)
+    arms = np.random.default_rng(1).integers(0, log.n_arms, len(log))
+    names = [log.arm_names[arm] for arm in arms]
+    given = {"table": np.eye(log.n_arms)[arms], "indices": arms, "names": names, "function": lambda _: names}
+    found = cb.evaluate(log, given, estimator="dr")
+    assert (found.values == found.values[0]).all()
+    with pytest.raises(ValueError, match="policy 'short' must have an arm for each of the 200 rows; got 3"):
+        cb.evaluate(log, {"short": names[:3]})
+    with pytest.raises(ValueError, match=r"policy 'new' must give arms \(.*\); got 'nobody'"):
+        cb.evaluate(log, {"new": [*names[:-1], "nobody"]})
+    with pytest.raises(ValueError, match="An arm for each row, by name, will do as well"):
+        cb.evaluate(log, {"odd": arms + 0.5})
+
+
+def test_a_learner_is_judged_by_what_it_recommends():
+    rng = np.random.default_rng(3)
+    table = {"page": rng.choice(["old", "new"], 400), "chance": np.full(400, 0.5), "x": rng.random(400)}
+    table["sales"] = (table["page"] == "new") * (table["x"] - 0.4) + rng.normal(0, 0.1, 400)
+    experiment = cb.Experiment.from_frame(
+        table, arm="page", propensity="chance", metrics=["sales"], context=["x"], policy="LinearParetoUCB"
+    )
+    learner = experiment.learn(table)
+    given = {"learner": learner, "recommended": learner.recommend(table)["arm"]}
+    found = cb.evaluate(table, given, experiment=experiment)
+    assert found.values[0] == found.values[1] > 0
+
+
 def test_arms_that_were_never_played_are_refused_where_only_propensities_are_known():
     chances = np.tile([0.5, 0.5, 0.0], (10, 1))
     log = log_of(chances, np.arange(10) % 2, probabilities=None)

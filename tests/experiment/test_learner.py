@@ -1,5 +1,7 @@
 """Learning from tables: the same from every library, exactly what the policy would learn, and nothing from bad rows."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -228,6 +230,46 @@ def test_segments_are_readable_and_agree(learner):
     by_rule = {segment.rule: segment.arm for segment in found if segment.rule.startswith("device is")}
     assert by_rule.get("device is phone", "new") == "new"
     assert "By these rules," in str(found)
+
+
+def test_of_arms_that_are_equally_on_fronts_a_segment_has_the_recommended_one():
+    rng = np.random.default_rng(0)
+    pages = rng.choice(["calm", "loud"], 300)
+    table = {"page": pages.tolist(), "sales": (pages == "loud") + rng.normal(0, 0.3, 300)}
+    table["comfort"] = (pages == "calm") + rng.normal(0, 0.3, 300)
+    table["age"] = rng.integers(18, 80, 300)
+    made = cb.Experiment.from_frame(table, arm="page", metrics=["sales", "comfort"], context=["age"]).learn(table)
+    given = made.recommend(table)
+    assert set(given["front"]) == {"calm, loud"}
+    usual = max(set(given["arm"]), key=given["arm"].count)
+    assert [leaf.arm for leaf in made.segments()] == [usual]
+
+
+def test_a_learner_serves_what_it_knows_and_stays_as_it_is(learner, tmp_path):
+    before = state(learner)
+    visitor = {"age": 30, "device": "phone", "member": True}
+    with learner.serve() as client:
+        assert client.address.startswith("http://127.0.0.1:")
+        front = client.front("experiment", visitor)
+        assert [each["arm"] for each in front["arms"]] == [each.arm for each in learner.front(visitor)]
+        made = client.decide("experiment", visitor)
+        client.report("experiment", made.id, {"revenue": 2.0, "latency": 300})
+    with pytest.raises(cb.ClientError, match="cannot be reached"):
+        cb.Client(client.address, retries=0).experiments()
+    assert state(learner) == before
+    for _ in range(2):  # the log is kept where one is named, and goes on
+        with learner.serve(tmp_path / "log.db") as client:
+            client.decide("experiment", visitor)
+    with learner.serve(tmp_path / "log.db") as client:
+        assert client.export("experiment").count(b"\n") == 3
+
+
+def test_serving_needs_an_extra(learner, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("conebandit.service.http")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(ModuleNotFoundError, match=r"The service needs .*: pip install 'conebandit\[service\]'"):
+        learner.serve()
 
 
 def test_segments_of_nothing_are_refused():

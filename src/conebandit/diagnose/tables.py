@@ -92,12 +92,7 @@ def read_pair(
         complete, said = _complete(np.column_stack(list(table.values())), names, path.name)
         notes += said
         tables.append(complete)
-    for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
-        if max(largest) > MAX_VALUE:
-            raise TableError(
-                f"Column {name!r} holds {max(largest):.3g}, too large to compute with: scale it, or leave it out with "
-                "--columns."
-            )
+    _refuse_large(names, tables)
     constant = [(t == t[0]).all(axis=0) for t in tables]
     equal = constant[0] & constant[1] & (tables[0][0] == tables[1][0])
     left_out = [name for name, same in zip(names, equal, strict=True) if same]
@@ -105,9 +100,17 @@ def read_pair(
     if equal.all():
         raise TableError(f"All columns ({', '.join(names)}) are constant and equal in both files: nothing to compare.")
     kept = tuple(name for name in names if name not in left_out)
-    compared = [name for name in chosen if any(each == name or each.startswith(f"{name}=") for each in kept)]
-    notes.insert(0, _said(compared, [name for name in first if name in second and name not in compared]))
+    notes.insert(0, _said(chosen, kept, [name for name in first if name in second]))
     return Pair(kept, tables[0][:, ~equal], tables[1][:, ~equal], tuple(notes))
+
+
+def _refuse_large(names: Sequence[str], tables: Sequence[FloatArray]) -> None:
+    for name, *largest in zip(names, *(np.abs(t).max(axis=0) for t in tables), strict=True):
+        if max(largest) > MAX_VALUE:
+            raise TableError(
+                f"Column {name!r} holds {max(largest):.3g}, too large to compute with: scale it, or leave it out with "
+                "--columns."
+            )
 
 
 def _complete(rows: FloatArray, names: Sequence[str], file: str) -> tuple[FloatArray, list[str]]:
@@ -163,8 +166,10 @@ def _choose(
     return names, notes
 
 
-def _said(compared: Sequence[str], left_out: Sequence[str]) -> str:
-    """Which columns were compared, and which were not though both files have them."""
+def _said(chosen: Sequence[str], kept: Sequence[str], shared: Sequence[str]) -> str:
+    """Which of the chosen columns are compared, as they are or by level, and which of those in both files are not."""
+    compared = [name for name in chosen if any(each == name or each.startswith(f"{name}=") for each in kept)]
+    left_out = [name for name in shared if name not in compared]
     return f"Compared: {', '.join(compared)}." + (f" Left out: {', '.join(left_out)}." if left_out else "")
 
 

@@ -38,8 +38,9 @@ def evaluate(
     log
         A :class:`Log`, a :class:`Run`, or, with an experiment, a table or file as :meth:`Log.from_table` takes it.
     policies
-        By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), probabilities (n, K), a function
-        from contexts (n, d) to these, or a policy, which does not learn. Arms and words need no name.
+        By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), an arm for each row,
+        probabilities (n, K), a function from contexts (n, d) to either, a policy, which does not learn, or a
+        :class:`Learner`, which stands for the arms that it recommends. Arms and words need no name.
     experiment
         The declaration, for a table or file.
     estimator

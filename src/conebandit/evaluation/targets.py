@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.evaluation.log import MIN_CHANCE, Log, require_probabilities
+from conebandit.experiment.learner import Learner
 from conebandit.validate.arguments import as_arm, is_integer
 from conebandit.validate.arrays import FloatArray, as_floats
 
@@ -125,16 +126,36 @@ def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:
         found = [policy.decide(context, 0).probabilities for context in log.contexts]
         if any(row is None for row in found):
             raise ValueError(f"policy {name!r} must give probabilities with its decisions; {policy!r} does not.")
+    elif isinstance(policy, Learner):
+        found = policy.recommended(log.contexts)
     else:
         found = policy(log.contexts) if callable(policy) else policy
+    if _are_arms(found):
+        return _row_by_row(name, list(found), log)
     rows = as_floats(found, f"the probabilities of policy {name!r}")
     if rows.shape != (n, arms):
         raise ValueError(
             f"the probabilities of policy {name!r} must have shape ({n}, {arms}), a row for each context and a column "
-            f"for each arm; got {rows.shape}."
+            f"for each arm; got {rows.shape}. An arm for each row, by name, will do as well."
         )
     require_probabilities(rows, f"the probabilities of policy {name!r}")
     return rows
+
+
+def _are_arms(given: Any) -> bool:
+    """Whether these are names or indices, one after the other, and not probabilities."""
+    return np.ndim(given) == 1 and all(isinstance(each, str) or is_integer(each) for each in given)
+
+
+def _row_by_row(name: str, given: list[Any], log: Log) -> FloatArray:
+    """An arm for each row, by name or index."""
+    if len(given) != len(log):
+        raise ValueError(f"policy {name!r} must have an arm for each of the {len(log)} rows; got {len(given)}.")
+    unknown = [each for each in given if isinstance(each, str) and each not in log.arm_names]
+    if unknown:
+        raise ValueError(f"policy {name!r} must give arms ({', '.join(log.arm_names)}); got {unknown[0]!r}.")
+    arms = [log.arm_names.index(each) if isinstance(each, str) else as_arm(each, log.n_arms) for each in given]
+    return np.eye(log.n_arms)[arms]
 
 
 def _by_name(name: str, policy: str | int, log: Log) -> FloatArray:

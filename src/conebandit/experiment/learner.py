@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,14 +15,17 @@ from conebandit.experiment.frames import Frame
 from conebandit.experiment.how_many import SampleSize, how_many
 from conebandit.experiment.outlook import Outlook, RowExplanation, estimates_by_name, units_of
 from conebandit.experiment.policy import make_policy, with_policy
+from conebandit.experiment.recommendation import chance_of, recommended
 from conebandit.experiment.rows import Rows, read_contexts, read_rows, restored_rows, teach
 from conebandit.experiment.segments import Segments, find_segments
-from conebandit.policies.base import Front
 from conebandit.policies.compiled import estimates
 from conebandit.policies.load import restored
 from conebandit.validate import storage
 from conebandit.validate.arguments import as_count
 from conebandit.validate.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from conebandit.service.client import Client
 
 KIND = "Learner"  # what its files are known by
 TEXTS = ("arm", "front")  # columns of a recommendation that hold text
@@ -103,17 +107,15 @@ class Learner:
             front, with commas between. Any arm on the front is a right choice, as far as the cone says.
         """
         table = Frame(frame)
-        contexts = read_contexts(self.experiment, table)
-        fronts = self.policy.fronts(contexts)
-        best = [_surest(front, played) for front, played in zip(fronts, self._played(contexts), strict=True)]
+        made = recommended(self.policy, read_contexts(self.experiment, table))
         names = self.experiment.arms
         columns: dict[str, list[Any]] = {
-            "arm": [names[front.arms[i]] for front, i in zip(fronts, best, strict=True)],
-            "chance": [_known(_chance(front, front.arms[i])) for front, i in zip(fronts, best, strict=True)],
+            "arm": [names[each.arm] for each in made],
+            "chance": [_known(each.chance) for each in made],
         }
         expected = [
-            estimates_by_name(self.experiment.metrics, front.means[i], front.radii[i])
-            for front, i in zip(fronts, best, strict=True)
+            estimates_by_name(self.experiment.metrics, each.front.means[each.place], each.front.radii[each.place])
+            for each in made
         ]
         for metric in self.experiment.metrics:
             for part, ending in enumerate(("", "_low", "_high")):
@@ -121,8 +123,12 @@ class Learner:
                 while name in columns or name in TEXTS:
                     name = f"metric.{name}"
                 columns[name] = [_known(found[metric.name][part]) for found in expected]
-        columns["front"] = [", ".join(names[k] for k in front.arms) for front in fronts]
+        columns["front"] = [", ".join(names[k] for k in each.front.arms) for each in made]
         return table.like(columns, TEXTS)
+
+    def recommended(self, contexts: FloatArray) -> list[str]:
+        """The arm that :meth:`recommend` gives, for each of some contexts (n, d) as the policy sees them."""
+        return [self.experiment.arms[each.arm] for each in recommended(self.policy, contexts)]
 
     def front(self, row: Mapping[str, Any]) -> tuple[Outlook, ...]:
         """The arms on the front for one row, a mapping from names to values, with what is expected of them."""
@@ -140,7 +146,7 @@ class Learner:
             Outlook(
                 arm=name,
                 on_front=k in front.arms,
-                chance=_chance(front, k),
+                chance=chance_of(front, k),
                 estimates=estimates_by_name(self.experiment.metrics, means[k].tolist(), radii[k].tolist()),
                 beaten_by=None if k in front.arms else self._beats(k, means),
             )
@@ -196,7 +202,32 @@ class Learner:
         self._require_rows()
         return how_many(self.experiment, self.policy, self.rows, resolution=resolution, power=power, seed=seed)
 
-    # ---- keeping ------------------------------------------------------------------------------------------------
+    # ---- serving and keeping --------------------------------------------------------------------------------------
+
+    def serve(self, store: str | os.PathLike[str] | None = None, *, port: int = 0) -> AbstractContextManager[Client]:
+        """Serve decisions from this process, on this machine only, while a ``with`` block runs.
+
+        The service begins with all that was learned, and goes on learning from what is reported to it; this learner
+        stays as it is. To serve for longer, or to others: :func:`deploy`, then ``conebandit serve``.
+
+        Parameters
+        ----------
+        store
+            Where the log is kept: a path (SQLite) or an address ``postgresql://...``, made if it is missing. By default
+            it is gone when the block ends.
+        port
+            Where to listen; 0 for any that is free.
+
+        Returns
+        -------
+        context manager
+            It gives a :class:`Client`, whose ``address`` is that of the service.
+        """
+        try:
+            from conebandit.service.http.learner import serving_learner  # noqa: PLC0415  (the one import upwards)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"The service needs {error.name}: pip install 'conebandit[service]'.") from None
+        return serving_learner(self, store, port)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file: declaration, policy and rows. :meth:`load` reads it back bit for bit."""
@@ -234,10 +265,6 @@ class Learner:
         if not len(self.rows.arms):
             raise InvalidError("nothing has been learned yet: call 'learn' with past rows first.")
 
-    def _played(self, contexts: FloatArray) -> FloatArray:
-        """Probability (n, K) with which the policy would play each arm."""
-        return self.policy.decide_many(contexts, np.arange(len(contexts))).probabilities
-
     def _beats(self, arm: int, means: FloatArray) -> str | None:
         """Name of the arm that is most clearly better than one, by estimates (K, M) of all; None if there is none."""
         leads = ((means - means[arm]) @ self.experiment.cone.facets.T).min(axis=1)
@@ -254,17 +281,6 @@ class Learner:
         ends = np.cumsum([column.width for column in self.experiment.columns])
         parts = np.split(shares, ends[:-1])
         return {column.name: float(part.max()) for column, part in zip(self.experiment.columns, parts, strict=True)}
-
-
-def _surest(front: Front, played: FloatArray) -> int:
-    """Which arm of a front is most surely on it; among several the one that is played most, then the first."""
-    return max(
-        range(len(front.arms)), key=lambda i: (np.nan_to_num(_chance(front, front.arms[i])), played[front.arms[i]])
-    )
-
-
-def _chance(front: Front, arm: int) -> float:
-    return float("nan") if front.chances is None else float(front.chances[arm])
 
 
 def _known(number: float) -> float | None:

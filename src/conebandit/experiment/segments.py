@@ -13,6 +13,7 @@ from conebandit.experiment.columns import Categorical, Column, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.outlook import Interval, estimates_by_name, units_of, with_units
 from conebandit.experiment.policy import Served
+from conebandit.experiment.recommendation import recommended
 from conebandit.experiment.summary import as_text
 from conebandit.policies.compiled import estimates
 from conebandit.validate.arrays import FloatArray
@@ -37,7 +38,7 @@ class Segment:
     size, share
         How many there are, and which share of all.
     arm
-        The arm that is on most of their fronts.
+        The arm that is on most of their fronts; of several the one that is recommended most.
     front
         The arms that are on the front of more than half of them.
     estimates
@@ -118,12 +119,15 @@ def find_segments(experiment: Experiment, policy: Served, contexts: FloatArray, 
     x = contexts[np.unique(np.linspace(0, len(contexts) - 1, MAX_CONTEXTS).astype(np.int64))]
     means, radii = estimates(policy, x)
     on = np.zeros((len(x), policy.n_arms), dtype=np.bool_)
-    for flags, front in zip(on, policy.fronts(x), strict=True):
-        flags[list(front.arms)] = True
+    made = recommended(policy, x)
+    for flags, each in zip(on, made, strict=True):
+        flags[list(each.front.arms)] = True
+    chosen = np.array([each.arm for each in made])
     found, same, right = [], np.empty(len(x), dtype=np.bool_), np.empty(len(x), dtype=np.bool_)
     for members, rule in _grow(experiment.columns, x, on, max_leaves):
         shares = on[members].mean(axis=0)
-        arm = int(shares.argmax())
+        counts = np.bincount(chosen[members], minlength=policy.n_arms)
+        arm = int(np.lexsort((counts, shares))[-1])
         usual = shares > 0.5 if (shares > 0.5).any() else np.arange(policy.n_arms) == arm
         same[members], right[members] = (on[members] == usual).all(axis=1), on[members, arm]
         average = (each[members, arm].mean(axis=0).tolist() for each in (means, radii))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import Bbox
 
 from conebandit.plots.style import DOMINATED, FRONT, TARGET, new_figure, plain_text
 from conebandit.validate.arrays import FloatArray
@@ -45,16 +47,11 @@ def evaluation_figure(
     """
     with new_figure(6.4, 5.0) as figure:
         ax = figure.subplots()
-        for (x, y), (dx, dy), label, standing in zip(values, radii, labels, standings, strict=True):
+        for (x, y), (dx, dy), standing in zip(values, radii, standings, strict=True):
             marker, colour, _ = LOOKS[standing]
             ax.add_patch(Rectangle((x - dx, y - dy), 2 * dx, 2 * dy, fc=colour, ec=colour, alpha=0.18, lw=0))
             ax.add_patch(Rectangle((x - dx, y - dy), 2 * dx, 2 * dy, fill=False, ec=colour, lw=1.0))
             ax.plot(x, y, marker, color=colour, ms=8, mew=2)
-            right = x > values[:, 0].mean()  # labels point to the middle, so that none leaves the picture
-            corner, side = (x + (dx if right else -dx), y + dy), "right" if right else "left"
-            ax.annotate(
-                plain_text(label), corner, xytext=(0, 3), textcoords="offset points", fontsize=9, ha=side, va="bottom"
-            )
         ax.autoscale_view()
         ax.margins(0.08)
         ax.set(xlabel=plain_text(metrics[0]), ylabel=plain_text(metrics[1]))
@@ -65,4 +62,25 @@ def evaluation_figure(
             if standing in standings
         ]
         figure.legend(handles=handles, ncols=len(handles), loc="outside lower center", frameon=False)
+        figure.draw_without_rendering()  # so that it is known where things are
+        taken: list[Bbox] = []
+        for value, radius, label in zip(values, radii, labels, strict=True):
+            right = value[0] > values[:, 0].mean()
+            taken.append(_write(ax, plain_text(label), value, radius, right=right, taken=taken))
         return figure
+
+
+def _write(ax: Axes, label: str, value: FloatArray, radius: FloatArray, *, right: bool, taken: Sequence[Bbox]) -> Bbox:
+    """Write a label at the corner of a box where no other label is, above it if that is free; where it is now.
+
+    Labels of boxes on the right end at the right, the others begin at the left, so that none leaves the picture.
+    """
+    side = 1 if right else -1
+    text = ax.annotate(label, (value[0], value[1]), xytext=(0, 0), textcoords="offset points", fontsize=9)
+    for up, rows in ((1, 0), (-1, 0), (1, 1), (-1, 1), (1, 2), (-1, 2)):
+        text.xy = value[0] + side * radius[0], value[1] + up * radius[1]
+        text.set(position=(0, up * (3 + 11 * rows)), ha="right" if right else "left", va="bottom" if up > 0 else "top")
+        place = text.get_window_extent()
+        if not any(place.overlaps(other) for other in taken):
+            break
+    return place

@@ -74,6 +74,11 @@ class Client:
     timeout
         Seconds to wait for an answer.
 
+    Attributes
+    ----------
+    address
+        As it was given.
+
     Examples
     --------
     >>> import pathlib, tempfile, conebandit as cb
@@ -90,6 +95,7 @@ class Client:
     """
 
     def __init__(self, address: str, *, key: str | None = None, retries: int = 5, timeout: float = 30.0) -> None:
+        self.address = address
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"address must look like http://127.0.0.1:8000; got {address!r}.")
