@@ -115,7 +115,9 @@ class Client:
     def decide_many(
         self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
     ) -> list[Assignment]:
-        """Ask for several arms at once; all or none."""
+        """Ask for several arms at once; all or none. For no context there is nothing to ask."""
+        if not len(contexts):
+            return []
         names = [new_id() for _ in contexts] if ids is None else ids
         body = {"decisions": [{"id": i, "context": dict(c)} for i, c in zip(names, contexts, strict=True)]}
         return list(self._ask(Assignments, "POST", f"/experiments/{quote(experiment)}/decisions", body).decisions)
@@ -126,7 +128,9 @@ class Client:
         return self._ask(Receipt, "POST", f"/experiments/{quote(experiment)}/outcomes", body)
 
     def report_many(self, experiment: str, outcomes: Mapping[str, Mapping[str, float]]) -> list[Receipt]:
-        """Report metrics of several decisions, by id; all or none."""
+        """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent."""
+        if not outcomes:
+            return []
         body = {"outcomes": [{"id": id_, "values": dict(values)} for id_, values in outcomes.items()]}
         return list(self._ask(Receipts, "POST", f"/experiments/{quote(experiment)}/outcomes", body).outcomes)
 
