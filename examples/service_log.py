@@ -54,7 +54,9 @@ def visitor(luck):
 
 def outcome(luck, who, page):
     """What came of it: on phones the short page sells best, elsewhere the one with videos, which loads slowly."""
-    mean = {"plain": 10, "short": 16, "video": 6} if who["device"] == "phone" else {"plain": 10, "short": 4, "video": 24}
+    mean = (
+        {"plain": 10, "short": 16, "video": 6} if who["device"] == "phone" else {"plain": 10, "short": 4, "video": 24}
+    )
     latency = luck.gauss(600 if page == "video" else 300, 80)
     return {"latency": latency} if luck.random() < 0.1 else {"latency": latency, "revenue": luck.gauss(mean[page], 5)}
 

@@ -10,7 +10,8 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
 def test_there_are_examples():
-    assert {"own_policy.py", "own_environment.py"} <= {path.name for path in EXAMPLES}
+    names = {path.name for path in EXAMPLES}
+    assert {"past_traffic.py", "clinical_trial.py", "service_log.py", "own_policy.py", "own_environment.py"} <= names
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -20,6 +21,8 @@ def test_example_runs(path, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     assert done.stderr == ""
+    made = sorted(made.name for made in tmp_path.iterdir())
+    assert made == ([f"{path.stem}.png"] if "matplotlib" in path.read_text(encoding="utf-8") else [])
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -15,6 +15,14 @@ def test_a_bar_is_shown_if_wanted_and_goes_away(progress, monkeypatch, capsys):
     assert ("2/2" in capsys.readouterr().out) == progress
 
 
+def test_files_and_pipes_get_no_bar(monkeypatch, capsys):
+    for name in ("FORCE_COLOR", "TTY_INTERACTIVE", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    with steps(True, "beginning", 1) as step:
+        step("first")
+    assert not capsys.readouterr().out
+
+
 def test_a_function_is_called_after_each_step(capsys):
     seen = []
     with steps(seen.append, "beginning", 2) as step:

@@ -22,7 +22,7 @@ Progress = bool | Step
 def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
     """What to call after each of ``total`` steps; ``description`` stands beside the bar until the first is done.
 
-    If ``progress`` is True there is a bar in the terminal, if False there is none; a function is called itself.
+    If ``progress`` is True there is a bar, in a terminal only; if False there is none; a function is called itself.
 
     Examples
     --------
@@ -37,7 +37,9 @@ def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
         yield progress
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with RichProgress(*columns, console=Console(), transient=True, disable=not progress) as bar:
+    console = Console()
+    shown = bool(progress) and console.is_terminal  # files and pipes get results alone
+    with RichProgress(*columns, console=console, transient=True, disable=not shown) as bar:
         task = bar.add_task(description, total=total)
         yield lambda words: bar.update(task, advance=1, description=words)
 

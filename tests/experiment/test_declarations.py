@@ -90,7 +90,7 @@ NUMBERS = {  # where a number may stand in a declaration
 def test_a_number_that_is_none_is_refused_in_words(place):
     for value in NEVER:
         with pytest.raises(InvalidError) as refusal:
-            make_policy(Experiment.from_dict(NUMBERS[place](value)), n_arms=2)
+            make_policy(Experiment.from_dict(NUMBERS[place](value)), ["a", "b"])
         message = str(refusal.value)
         assert place in message or "must consist of texts, numbers" in message, message
         assert len(message) <= 500
@@ -104,11 +104,11 @@ def test_settings_that_would_overflow_are_refused():
 
 def test_every_policy_takes_a_floor():
     for name in policy_names():
-        made = make_policy(Experiment.from_dict(declared(policy={"name": name, "explore": 0.1})), n_arms=2)
+        made = make_policy(Experiment.from_dict(declared(policy={"name": name, "explore": 0.1})), ["a", "b"])
         assert made.explore == 0.1
-    assert make_policy(Experiment.from_dict(declared(policy={"explore": 1})), n_arms=2).explore == 1.0
+    assert make_policy(Experiment.from_dict(declared(policy={"explore": 1})), ["a", "b"]).explore == 1.0
     with pytest.raises(InvalidError, match=r"policy: explore must be a number, at least 0 and at most 1; got 1\.5"):
-        make_policy(Experiment.from_dict(declared(policy={"explore": 1.5})), n_arms=2)
+        make_policy(Experiment.from_dict(declared(policy={"explore": 1.5})), ["a", "b"])
 
 
 def test_levels_are_found_in_every_spelling():

@@ -8,6 +8,7 @@ import pytest
 import conebandit as cb
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
+from conebandit.experiment.outlook import estimates_by_name
 from conebandit.validate import storage
 from tests.experiment.test_frames import LIBRARIES
 
@@ -230,6 +231,15 @@ def test_segments_are_readable_and_agree(learner):
     by_rule = {segment.rule: segment.arm for segment in found if segment.rule.startswith("device is")}
     assert by_rule.get("device is phone", "new") == "new"
     assert "By these rules," in str(found)
+
+
+def test_estimates_stay_within_the_declared_range():
+    metric = cb.Metric("toxicity", direction="min", worst=1.0, range=(0.0, 1.0))
+    assert estimates_by_name([metric], [1.02], [0.1]) == {"toxicity": cb.Interval(0.0, 0.0, pytest.approx(0.08))}
+    assert estimates_by_name([metric], [0.5], [0.1]) == {"toxicity": pytest.approx((0.5, 0.4, 0.6))}
+    assert str(estimates_by_name([metric], [np.nan], [np.inf])["toxicity"]) == "not known"
+    free = cb.Metric("toxicity", direction="min", worst=1.0)
+    assert estimates_by_name([free], [1.02], [0.1])["toxicity"].low == pytest.approx(-0.12)
 
 
 def test_of_arms_that_are_equally_on_fronts_a_segment_has_the_recommended_one():

@@ -49,7 +49,7 @@ def test_units_resolution_and_range():
 
 def test_the_resolution_of_metrics_is_that_of_the_policy():
     declared = {"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m", "resolution": 0.5}, {"name": "n"}]}
-    assert make_policy(Experiment.from_dict(declared), 2).resolution.tolist() == [0.5, 0.0]
+    assert make_policy(Experiment.from_dict(declared), ["a", "b"]).resolution.tolist() == [0.5, 0.0]
     both = Experiment.from_dict({**declared, "policy": {"resolution": 0.1}})
     with pytest.raises(InvalidError, match="once for the policy, but not both"):
-        make_policy(both, 2)
+        make_policy(both, ["a", "b"])

@@ -80,9 +80,9 @@ def test_a_class_that_a_process_defines_is_not_known():
     with pytest.raises(KeyError):
         registry.find_policy("Mine")
     with pytest.raises(InvalidError, match=r"policy.name must be one of .*ConeTree.*; got 'Mine'"):
-        make_policy(Experiment.from_dict(declared("Mine")), 2)
+        make_policy(Experiment.from_dict(declared("Mine")), ["a", "b"])
     with pytest.raises(InvalidError, match=r"policy.name must be one of"):
-        make_policy(Experiment.from_dict(declared("AdaptiveTree")), 2)  # a kind of files, not a name
+        make_policy(Experiment.from_dict(declared("AdaptiveTree")), ["a", "b"])  # a kind of files, not a name
 
 
 def declared(name):
@@ -136,10 +136,10 @@ def test_a_broken_offer_is_explained_and_disturbs_nothing_of_ours(install, tmp_p
     with pytest.raises(ValueError, match=f"policy 'Broken' .*{says}"):
         registry.find_policy("Broken")
     with pytest.raises(InvalidError, match=f"policy: policy 'Broken' .*{says}"[:60]):
-        make_policy(Experiment.from_dict(declared("Broken")), 2)
+        make_policy(Experiment.from_dict(declared("Broken")), ["a", "b"])
     ParetoUCB1(2, ORTHANT, 1).save(tmp_path / "policy.npz")
     assert cb.load_policy(tmp_path / "policy.npz").n_observations == 0
-    assert make_policy(Experiment.from_dict(declared("ConeTree")), 2).n_arms == 2
+    assert make_policy(Experiment.from_dict(declared("ConeTree")), ["a", "b"]).n_arms == 2
 
 
 def test_a_file_of_a_package_that_is_not_installed_is_refused(install, tmp_path):

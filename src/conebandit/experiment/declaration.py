@@ -16,6 +16,7 @@ from warnings import warn
 import numpy as np
 
 from conebandit.experiment import cones, entries
+from conebandit.experiment.arms import Features, read_arms
 from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.inference import infer
@@ -37,7 +38,6 @@ Calendar = Literal["day", "week"]
 CALENDAR: tuple[Calendar, ...] = get_args(Calendar)
 ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block; days and weeks by the clock of the log
 
-MAX_ARMS = 200
 # Arms times metrics times coordinates squared: what a regression keeps; a tree keeps four times that, in every leaf.
 MAX_ESTIMATES = 4_000_000
 MAX_COLUMN = 128  # characters of the name of a column that is not part of a context
@@ -59,6 +59,8 @@ class Experiment:
         Its name.
     arms, metrics, columns
         What can be chosen, what is measured afterwards, and what is known before.
+    arm_features
+        For each arm numbers that describe it, such as a dose, by name; empty if there are none.
     cone
         When one vector of rewards is better than another.
     policy, settings, seed
@@ -110,6 +112,7 @@ class Experiment:
     declaration: dict[str, Any]
     arm_column: str = "arm"
     propensity_column: str | None = None
+    arm_features: Features = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @classmethod
@@ -153,7 +156,7 @@ class Experiment:
         Parameters
         ----------
         frame
-            A data frame (pandas, polars, Arrow, all that narwhals knows) or a dict of columns.
+            A data frame (pandas, polars, Arrow, all that narwhals knows), a dict of columns, or the path of a file.
         arm
             Name of the column that says what was played.
         metrics
@@ -165,7 +168,7 @@ class Experiment:
         propensity
             Name of the column that has the probability with which the arm was chosen; for evaluation.
         declared
-            Other entries: ``id``, ``cone`` (as in a declaration, or a :class:`Cone`), ``policy``, ``seed``, ...
+            Other entries: ``id``, ``cone`` (as in a declaration, or a :class:`Cone`), ``policy``, ``seed``, ``arms``.
 
         Examples
         --------
@@ -251,9 +254,8 @@ class Experiment:
         Parameters
         ----------
         frame
-            A data frame or a dict of columns: the arm, the metrics (null or nan where an outcome is not known) and the
-            context. Other columns are not looked at. Rows are learned in their order; if one does not fit the
-            declaration, none is, and a ``ValueError`` says which.
+            As for :meth:`from_frame`; null or nan where an outcome is not known, and other columns are not looked at.
+            Rows are learned in their order; if one does not fit, none is, and a ``ValueError`` says which.
         arm
             Name of the column that says what was played; the declared one by default.
 
@@ -318,7 +320,7 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
     id_ = given.get("id")
     if not isinstance(id_, str) or not ID.fullmatch(id_):
         raise InvalidError(f"id must be 1 to 64 letters, digits, '_', '.' or '-'; got {entries.short(id_)}.")
-    arms = entries.names(given.get("arms"), "arms", most=MAX_ARMS)
+    arms, features = read_arms(given.get("arms"))
     metrics = read_metrics(given.get("metrics"))
     columns = read_columns(given.get("context", []))
     check_estimates(len(arms), len(metrics), sum(c.width for c in columns))
@@ -345,6 +347,7 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
         "shift_block": _shift_block(given.get("shift_block", "auto")),
         "declaration": given,
         "arm_column": _column_name(table.get("arm", "arm"), "table.arm"),
+        "arm_features": features,
         "propensity_column": _column_name(table["propensity"], "table.propensity") if "propensity" in table else None,
     }
 

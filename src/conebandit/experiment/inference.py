@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from conebandit.experiment import entries
+from conebandit.experiment.arms import read_arms
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame, as_level, kind_of
 from conebandit.geometry.cone import Cone
@@ -50,6 +51,7 @@ def infer(
 
     arms: list[str] = []
     note(_find_arms, frame, arm, arms)
+    note(_check_declared, arm, arms, declared.get("arms"))
     for table in outcomes:
         note(_complete_metric, table, frame)
     for table in before:
@@ -107,6 +109,20 @@ def _find_arms(frame: Frame, name: str, arms: list[str]) -> list[str]:
             f"Fewer than {MIN_ROWS_OF_ARM} rows of {', '.join(few[:MAX_LISTED])}: little will be known of them."
         )
     return notes
+
+
+def _check_declared(column: str, found: Sequence[str], given: Any) -> list[str]:
+    """If arms are declared, those of the table must be among them."""
+    if given is None:
+        return []
+    known, _ = read_arms(entries.plain({"arms": list(given)})["arms"])
+    others = [arm for arm in found if arm not in known]
+    if others:
+        raise InvalidError(
+            f"column {column!r} has arms that are not declared: {', '.join(others[:MAX_LISTED])}. Add them to 'arms', "
+            "or leave these rows out."
+        )
+    return []
 
 
 def _check_propensities(frame: Frame, name: str) -> list[str]:

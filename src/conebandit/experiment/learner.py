@@ -64,7 +64,7 @@ class Learner:
         if not isinstance(experiment, Experiment):
             raise TypeError(f"experiment must be an Experiment; got {experiment!r}.")
         self.experiment = with_policy(experiment)
-        self.policy = make_policy(self.experiment, len(experiment.arms))
+        self.policy = make_policy(self.experiment, experiment.arms)
         empty = (
             np.empty((0, experiment.context_dim)),
             np.empty(0, dtype=np.int64),

@@ -101,11 +101,12 @@ class RowExplanation:
 
 
 def estimates_by_name(metrics: Sequence[Metric], means: Sequence[float], radii: Sequence[float]) -> dict[str, Interval]:
-    """Estimates of rewards (M,) as estimates of the metrics, in their units."""
+    """Estimates of rewards (M,) as estimates of the metrics, in their units; within the range that is declared."""
     found = {}
     for metric, mean, radius in zip(metrics, means, radii, strict=True):
         value = metric.value(mean)
-        found[metric.name] = Interval(value, value - radius, value + radius)
+        low, high = metric.range if metric.range and math.isfinite(radius) else (-math.inf, math.inf)
+        found[metric.name] = Interval(*(min(max(x, low), high) for x in (value, value - radius, value + radius)))
     return found
 
 

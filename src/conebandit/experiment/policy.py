@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.entries import MAX_WORDS
@@ -40,13 +42,13 @@ def with_policy(experiment: Experiment) -> Experiment:
     return replace(made, notes=experiment.notes)
 
 
-def make_policy(experiment: Experiment, n_arms: int) -> Served:
-    """A policy that knows nothing yet; an ``InvalidError`` if its settings do not fit.
+def make_policy(experiment: Experiment, arms: Sequence[str]) -> Served:
+    """A policy for these arms that knows nothing yet; an ``InvalidError`` if its settings do not fit.
 
     Examples
     --------
     >>> experiment = Experiment.from_dict({"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}]})
-    >>> make_policy(experiment, n_arms=2).n_observations
+    >>> make_policy(experiment, experiment.arms).n_observations
     0
     """
     if experiment.policy not in policy_names():
@@ -57,9 +59,11 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
         if "resolution" in settings:
             raise InvalidError("resolution: give it for each metric, or once for the policy, but not both.")
         settings["resolution"] = resolution
+    if experiment.arm_features:
+        settings["arm_features"] = _described(experiment, arms)
     try:
         return find_policy(experiment.policy)(
-            n_arms=n_arms,
+            n_arms=len(arms),
             cone=experiment.cone,
             context_dim=experiment.context_dim,
             seed=experiment.seed,
@@ -67,3 +71,12 @@ def make_policy(experiment: Experiment, n_arms: int) -> Served:
         )
     except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidError(f"policy: {error}"[:MAX_WORDS]) from None
+
+
+def _described(experiment: Experiment, arms: Sequence[str]) -> list[list[float]]:
+    """The features (K, f) of some arms; an ``InvalidError`` if the policy cannot use them."""
+    if "arm_features" not in signature(find_policy(experiment.policy)).parameters:
+        raise InvalidError(
+            f"arms: policy {experiment.policy} cannot use what describes them. Give names alone, or another policy."
+        )
+    return [list(experiment.arm_features[arm].values()) for arm in arms]

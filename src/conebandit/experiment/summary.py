@@ -25,11 +25,20 @@ def summarise(experiment: Experiment) -> str:
         [["metric", "better", "units", "worst", "range", "resolution"], *map(_metric, experiment.metrics)],
         [["context", "holds", "if missing", "if neither"], *map(_column, experiment.columns)],
     ]
-    parts = [head, _wrapped(f"arms: {', '.join(experiment.arms)}"), *(as_text(rows) for rows in tables if rows[1:])]
+    parts = [head, _wrapped(f"arms: {', '.join(_arms(experiment))}"), *(as_text(rows) for rows in tables if rows[1:])]
     said = [*experiment.notes, *(f"Warning: {warning}" for warning in experiment.warnings)]
     if said:
         parts.append("\n".join(_wrapped(f"- {note}") for note in said))
     return "\n\n".join(parts)
+
+
+def _arms(experiment: Experiment) -> list[str]:
+    """Arms with what describes them."""
+    found = []
+    for arm in experiment.arms:
+        described = ", ".join(f"{name} {value:g}" for name, value in experiment.arm_features.get(arm, {}).items())
+        found.append(f"{arm} ({described})" if described else arm)
+    return found
 
 
 def as_text(rows: Sequence[Sequence[str]]) -> str:

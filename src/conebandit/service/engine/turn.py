@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conebandit._version import __version__
-from conebandit.experiment.declaration import MAX_ARMS, Experiment, as_arm_name, as_mode, check_estimates
+from conebandit.experiment.arms import MAX_ARMS
+from conebandit.experiment.declaration import Experiment, as_arm_name, as_mode, check_estimates
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import Served, with_policy
 from conebandit.policies.base import Front
@@ -134,6 +135,12 @@ class Turn:
             if not state.arms[name]:
                 raise ConflictError(f"arm {name!r} is retired and is never served again; add one of another name.")
             return self.describe(experiment_id)
+        if state.experiment.arm_features:
+            described = ", ".join(next(iter(state.experiment.arm_features.values())))
+            raise ConflictError(
+                f"arm {name!r} cannot be added: arms of this experiment are described by {described}, and a new one is "
+                "not. Begin another experiment that has all of them."
+            )
         if len(state.arms) >= MAX_ARMS:
             raise ConflictError(f"there are {len(state.arms)} arms, and {MAX_ARMS} is the limit.")
         try:

@@ -88,7 +88,7 @@ class State:
         self.stale = False
         self.last_snapshot = 0
         self._index = {name: k for k, name in enumerate(known)}
-        self.policy: Served = make_policy(experiment, len(known))
+        self.policy: Served = make_policy(experiment, known)
         self._windows = Windows(experiment)
         self._ahead = False  # whether past rows were learned that no event has told of yet
 

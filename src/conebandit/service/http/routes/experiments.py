@@ -52,5 +52,5 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
 def _checked(declaration: dict[str, Any]) -> Experiment:
     """What is declared. The slow checks are made here, in a thread, so that no decision waits for them."""
     experiment = Experiment.from_dict(declaration)
-    make_policy(with_policy(experiment), len(experiment.arms))
+    make_policy(with_policy(experiment), experiment.arms)
     return experiment
