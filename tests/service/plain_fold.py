@@ -19,7 +19,7 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
     for seq, kind, b in bodies:
         if kind == "arm_retired" and seq <= view:
             arms.remove(b["arm"])
-    policy = make_policy(experiment, len(arms))
+    policy = make_policy(experiment, arms)
     metrics = {m.name: m for m in experiment.metrics}
     decided = {b["id"]: (seq, b) for seq, kind, b in bodies if kind == "decided"}
 

@@ -69,7 +69,7 @@ def test_parts_are_learned_as_they_come(run, declaration):
     assert run.tell("1", revenue=4.0, latency=2.5)["recorded"] == ["revenue", "latency"]
     assert run.tell("0", latency=20.0)["recorded"] == ["latency"]
     experiment = Experiment.from_dict(declaration)
-    policy, x = make_policy(experiment, 3), experiment.encode(PHONE)
+    policy, x = make_policy(experiment, experiment.arms), experiment.encode(PHONE)
     policy.observe(x, experiment.arms.index(arms[0]), [5.0, np.nan])
     policy.observe(x, experiment.arms.index(arms[1]), [4.0, 7.5])
     policy.observe(x, experiment.arms.index(arms[0]), [np.nan, 0.0])  # worse than the worst counts as the worst
