@@ -179,6 +179,8 @@ def test_text_that_moved_is_found(tmp_path, rng, run):
     said = " ".join(result.output.split())
     assert "Compared: age, device, revenue. Left out: user." in said
     assert "name it with --outcomes, or give the declaration with --experiment" in said
+    with pytest.raises(TableError, match="Give --columns or --outcomes, not both"):
+        read_pair(source, target, ["age"], outcomes=["revenue"])
     with pytest.raises(TableError, match="--outcomes: neither file has a column 'sales'; they have user, age, device"):
         read_pair(source, target, outcomes=["sales"])
     with pytest.raises(TableError, match="No column is left to compare: user, age, device, revenue are outcomes"):

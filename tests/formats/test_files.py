@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import conebandit as cb
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
 from conebandit.formats.files import read_columns
@@ -24,6 +25,8 @@ def test_texts_are_as_they_are_written(tmp_path):
     [
         ("", "is empty: a header and at least one row are needed"),
         ("a,b\n", "is empty"),
+        ("a;b\n1,5;2\n", "table.csv has semicolons between its entries: save it with commas"),
+        ("a\tb\n1\t2\n", "has tabs between its entries"),
         ("a,a\n1,2\n", "has a column name twice in its header: a, a"),
         ("1,2\n3,4\n", "seems to have no header: its first row is 1, 2"),
         ("a,b\n1,2\n3\n", "row 3: 1 entries, but the header has 2"),
@@ -77,3 +80,10 @@ def test_parquet_has_types_of_its_own(tmp_path):
     frame = Frame(path)
     assert [frame.column(name) for name in frame.names] == [["01", None], [31, None], [None, 0.5]]
     assert frame.levels("zip", ("01",)) == ["01", None]
+
+
+def test_one_word_among_many_numbers_is_named(tmp_path):
+    rows = [f"{arm},{age},1" for arm, age in zip("ab" * 25, [*range(20, 69), "unknown"], strict=True)]
+    path = write(tmp_path, "\n".join(["arm,age,sales", *rows]))
+    with pytest.raises(InvalidError, match=r"column 'age' holds numbers, but also 'unknown'. Leave those empty"):
+        cb.Experiment.from_frame(path, arm="arm", metrics=["sales"], context=["age"])

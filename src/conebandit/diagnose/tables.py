@@ -81,6 +81,8 @@ def read_pair(
         The declaration: its context is compared, if ``columns`` are not given.
     """
     first, second = _read(source), _read(target)
+    if columns is not None and outcomes:
+        raise TableError("Give --columns or --outcomes, not both: what is not among the columns is left out anyway.")
     if columns is None and experiment is not None:
         columns = [column_name(first, EXPORTED_CONTEXT, column.name) for column in experiment.columns]
     chosen, notes = _choose(first, second, (source, target), columns, outcomes)

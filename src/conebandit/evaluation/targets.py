@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.evaluation.log import MIN_CHANCE, Log, require_probabilities
+from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.frames import Frame
 from conebandit.experiment.learner import Learner
 from conebandit.validate.arguments import as_arm, is_integer
 from conebandit.validate.arrays import FloatArray, as_floats
@@ -130,8 +132,9 @@ def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:
         found = policy.recommended(log.contexts)
     else:
         found = policy(log.contexts) if callable(policy) else policy
-    if _are_arms(found):
-        return _row_by_row(name, list(found), log)
+    named = _arms_in(found)
+    if named is not None:
+        return _row_by_row(name, named, log)
     rows = as_floats(found, f"the probabilities of policy {name!r}")
     if rows.shape != (n, arms):
         raise ValueError(
@@ -142,9 +145,13 @@ def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:
     return rows
 
 
-def _are_arms(given: Any) -> bool:
-    """Whether these are names or indices, one after the other, and not probabilities."""
-    return np.ndim(given) == 1 and all(isinstance(each, str) or is_integer(each) for each in given)
+def _arms_in(given: Any) -> list[Any] | None:
+    """The arms in a list, array or column of names or indices; None if it is something else, such as probabilities."""
+    try:
+        column = Frame({"arm": given}).column("arm")
+    except InvalidError:
+        return None
+    return column if all(isinstance(each, str) or is_integer(each) for each in column) else None
 
 
 def _row_by_row(name: str, given: list[Any], log: Log) -> FloatArray:

@@ -13,12 +13,14 @@ from conebandit.experiment import entries
 from conebandit.experiment.arms import read_arms
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame, as_level, kind_of
+from conebandit.formats.files import is_number
 from conebandit.geometry.cone import Cone
 
 MAX_LEVELS = 30  # that are inferred for one column; a declaration may have more
 MIN_ROWS_OF_ARM = 10  # below that, a note says so
 MIN_SHARE = 0.01  # of the range that the middle half of the values should take up
 MAX_LISTED = 8  # arms that a note names
+MAX_WORDS = 5  # of a column that seems to hold numbers otherwise
 MISSING_LEVEL = "missing"
 
 Table = dict[str, Any]  # an entry of a declaration
@@ -115,7 +117,7 @@ def _check_declared(column: str, found: Sequence[str], given: Any) -> list[str]:
     """If arms are declared, those of the table must be among them."""
     if given is None:
         return []
-    known, _ = read_arms(entries.plain({"arms": list(given)})["arms"])
+    known, _ = read_arms(entries.plain({"arms": given})["arms"])
     others = [arm for arm in found if arm not in known]
     if others:
         raise InvalidError(
@@ -269,6 +271,10 @@ def _complete_levels(table: Table, values: Sequence[Any]) -> list[str]:
 
 
 def _check_levels(name: str, levels: Sequence[str], values: Sequence[Any]) -> None:
+    words = [level for level in levels if not is_number(level)]
+    if len(levels) > MAX_LEVELS and len(words) <= MAX_WORDS:
+        listed = ", ".join(map(repr, words))
+        raise InvalidError(f"column {name!r} holds numbers, but also {listed}. Leave those empty if they mean nothing.")
     if len(levels) > MAX_LEVELS:
         what = (
             "It seems to be an id: leave it out"

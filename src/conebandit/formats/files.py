@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 PARQUET = (".parquet", ".pq")
+SEPARATORS = {";": "semicolons", "\t": "tabs"}  # of files that are not comma-separated, though they are called CSV
 
 
 def read_columns(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
@@ -52,9 +53,12 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     if len(rows) < 2:
         raise ValueError(f"{path.name} is empty: a header and at least one row are needed.")
     header = rows[0]
+    for sign, called in SEPARATORS.items():
+        if len(header) == 1 and sign in header[0]:
+            raise ValueError(f"{path.name} has {called} between its entries: save it with commas.")
     if len(set(header)) != len(header):
         raise ValueError(f"{path.name} has a column name twice in its header: {', '.join(header)}.")
-    if all(map(_is_number, header)):
+    if all(map(is_number, header)):
         raise ValueError(f"{path.name} seems to have no header: its first row is {', '.join(header)}.")
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(header):
@@ -62,7 +66,14 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     return {name: [row[j] for row in rows[1:]] for j, name in enumerate(header)}
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number.
+
+    Examples
+    --------
+    >>> is_number("1e3"), is_number("many")
+    (True, False)
+    """
     try:
         float(text)
     except ValueError:
