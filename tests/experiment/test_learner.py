@@ -267,11 +267,16 @@ def test_a_learner_serves_what_it_knows_and_stays_as_it_is(learner, tmp_path):
     with pytest.raises(cb.ClientError, match="cannot be reached"):
         cb.Client(client.address, retries=0).experiments()
     assert state(learner) == before
+    with pytest.raises(ValueError, match="port must be an integer"):
+        learner.serve(port="any")
     for _ in range(2):  # the log is kept where one is named, and goes on
         with learner.serve(tmp_path / "log.db") as client:
             client.decide("experiment", visitor)
     with learner.serve(tmp_path / "log.db") as client:
-        assert client.export("experiment").count(b"\n") == 3
+        exported = tmp_path / "log.csv"
+        exported.write_bytes(client.export("experiment"))
+    assert len(learner.recommend(exported)["arm"]) == 2  # what the service exports is a table like any other
+    assert len(learner.experiment.learn(exported).rows.arms) == 0
 
 
 def test_serving_needs_an_extra(learner, monkeypatch):

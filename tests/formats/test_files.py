@@ -62,7 +62,8 @@ def test_known_names_mean_themselves(tmp_path):
     frame = Frame(write(tmp_path, "zip,arm,dose,smokes\n01,none,1.0,TRUE\n02,drug,2.0,false\n,drug,2,FALSE\n"))
     assert frame.levels("zip", ("01", "02")) == ["01", "02", None]
     assert frame.levels("arm", ("none", "drug")) == ["none", "drug", "drug"]
-    assert frame.levels("arm", ("drug",)) == [None, "drug", "drug"]
+    assert frame.levels("arm", ()) == ["none", "drug", "drug"]
+    assert frame.levels("zip", ()) == ["1", "2", None]
     assert frame.levels("dose", ("1", "2")) == ["1", "2", "2"]
     assert frame.levels("smokes", ("true", "false")) == ["true", "false", "false"]
 

@@ -155,10 +155,10 @@ def _typed(texts: Sequence[str]) -> list[Any]:
     numbers = [_number(text) for text in texts]
     if None not in numbers:
         return numbers
-    known = [None if text.lower() in MISSING else text for text in texts]
-    if {text.lower() for text in known if text is not None} <= set(BOOLEANS):
-        return [None if text is None else BOOLEANS[text.lower()] for text in known]
-    return known
+    words = {text.lower() for text in texts}
+    if words - MISSING <= set(BOOLEANS):
+        return [BOOLEANS.get(text.lower()) for text in texts]
+    return [None if text.lower() in MISSING - {"none"} else text for text in texts]  # an arm or a level may be "none"
 
 
 def _number(text: str) -> float | None:

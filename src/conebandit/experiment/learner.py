@@ -21,7 +21,7 @@ from conebandit.experiment.segments import Segments, find_segments
 from conebandit.policies.compiled import estimates
 from conebandit.policies.load import restored
 from conebandit.validate import storage
-from conebandit.validate.arguments import as_count
+from conebandit.validate.arguments import as_count, as_integer
 from conebandit.validate.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -223,11 +223,12 @@ class Learner:
         context manager
             It gives a :class:`Client`, whose ``address`` is that of the service.
         """
+        listen = as_integer(port, "port", least=0, most=65535)
         try:
             from conebandit.service.http.learner import serving_learner  # noqa: PLC0415  (the one import upwards)
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(f"The service needs {error.name}: pip install 'conebandit[service]'.") from None
-        return serving_learner(self, store, port)
+        return serving_learner(self, store, listen)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file: declaration, policy and rows. :meth:`load` reads it back bit for bit."""
