@@ -1,6 +1,6 @@
 """Past traffic: from a raw CSV file to a recommendation for each visitor, to rules, and to what they are worth.
 
-Run it with ``python examples/past_traffic.py``; it takes some seconds and writes ``past_traffic.png``. It needs polars
+Run it with ``python examples/past_traffic.py``; it takes some seconds and writes two pictures. It needs polars
 and matplotlib, ``pip install 'conebandit[data,plot]'``; with pandas or Arrow all is the same, but for the lines that
 read the file and cut it in two.
 
@@ -73,7 +73,9 @@ def main():
     learner = experiment.learn(earlier)
     print(learner.recommend(later.head(5)).select("arm", "chance", "revenue", "latency", "front"), end="\n\n")
     print(learner.explain({"device": "phone", "country": "AT", "age": 30, "member": True}), end="\n\n")
-    print(learner.segments(max_leaves=5), end="\n\n")
+    segments = learner.segments(max_leaves=5)
+    segments.figure().savefig("past_traffic_segments.png")
+    print(segments, end="\n\n")
     print(learner.how_many(power=0.9), end="\n\n")
 
     # What would that have brought? Later visits can say.
@@ -99,7 +101,7 @@ def main():
         print(f"{name}: in truth {true[0]:.1f} EUR and {true[1]:.0f} ms, {'in' if held else 'not in'} its region.")
         figure.axes[0].plot(*true, "k+", markersize=14)
     figure.savefig("past_traffic.png")
-    print("Look at past_traffic.png; a cross marks the truth.")
+    print("Look at past_traffic_segments.png and at past_traffic.png, where a cross marks the truth.")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""The picture of judged policies: labels are there, and none covers another."""
+"""Pictures of judged policies and of segments say what they are made from, and labels do not cover each other."""
 
 from itertools import combinations
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
+import conebandit as cb
 from conebandit.plots import evaluation_figure
+from conebandit.plots.style import BETTER, FRONT
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -26,3 +29,16 @@ def test_labels_do_not_cover_each_other(seed):
     assert [text.get_text() for text in texts] == [*names[:-1], r"5 \$ less"]
     for one, other in combinations([text.get_window_extent() for text in texts], 2):
         assert not one.overlaps(other)
+
+
+def test_segments_are_drawn_by_share_with_what_is_on_their_fronts():
+    leaves = [
+        cb.Segment("age < 40", 70, 0.7, "new", ("new", "old"), {}, 1.0),
+        cb.Segment("age >= 40", 30, 0.3, "old", ("old",), {}, 1.0),
+    ]
+    ax = cb.Segments(tuple(leaves), 1.0, 1.0, {}).figure().axes[0]
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["new", "old"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["age < 40  (70%)", "age >= 40  (30%)"]
+    cells = [(patch.get_x(), patch.get_height(), to_hex(patch.get_facecolor())) for patch in ax.patches]
+    colours = [FRONT, BETTER, "#ffffff", FRONT]
+    assert cells == [(k % 2, h, to_hex(c)) for k, h, c in zip(range(4), [0.7, 0.7, 0.3, 0.3], colours, strict=True)]

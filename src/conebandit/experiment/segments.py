@@ -93,6 +93,19 @@ class Segments:
     on_front: float
     units: dict[str, str]
 
+    def figure(self) -> Any:
+        """A figure of matplotlib: a row for each segment, as tall as its share, and which arms are on its front."""
+        from conebandit.plots import segments_figure  # noqa: PLC0415  (matplotlib is an extra)
+
+        arms = dict.fromkeys(arm for leaf in self.leaves for arm in (leaf.arm, *leaf.front))
+        return segments_figure(
+            [leaf.share for leaf in self.leaves],
+            rules=[leaf.rule for leaf in self.leaves],
+            arms=sorted(arms),
+            recommended=[leaf.arm for leaf in self.leaves],
+            fronts=[leaf.front for leaf in self.leaves],
+        )
+
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.leaves)
 

@@ -13,6 +13,7 @@ try:
         slopes_figure,
     )
     from conebandit.plots.evaluation import evaluation_figure
+    from conebandit.plots.segments import segments_figure
     from conebandit.plots.shift import Estimates, evidence_figure, overlap_figure, rho_curves_figure, rho_figure
     from conebandit.plots.style import save
 except ModuleNotFoundError as error:  # pragma: no cover
@@ -38,6 +39,7 @@ __all__ = [
     "rho_figure",
     "rounds_figure",
     "save",
+    "segments_figure",
     "shift_effect_figure",
     "slopes_figure",
 ]
