@@ -213,8 +213,7 @@ class Learner:
         Parameters
         ----------
         store
-            Where the log is kept: a path (SQLite) or an address ``postgresql://...``, made if it is missing. By default
-            it is gone when the block ends.
+            Where the log is kept, as for :func:`deploy`. By default it is gone when the block ends.
         port
             Where to listen; 0 for any that is free.
 
