@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo docs test lint bench clean
 
 help:
 	@echo "make demo   install into .venv and reproduce the paper, the default policy beside it (folder reproduction/)"
+	@echo "make docs   build the documentation as a site (folder site/); no network needed to read it"
 	@echo "make test   install the dev extra, then every check and every test"
 	@echo "make lint   ruff, mypy, the import contracts and the limits on length and complexity"
 	@echo "make bench  compare speed with peers, in one run (benchmarks/); for regret: conebandit bench"
@@ -23,6 +24,11 @@ help:
 
 demo: .venv/installed-plot
 	@$(BIN)/conebandit reproduce
+
+# The site needs no network. Pages open as files; search wants a server.
+docs: .venv/installed-docs
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "Open site/index.html; or, with search: $(BIN)/python -m http.server --directory site --bind 127.0.0.1"
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -44,4 +50,4 @@ bench: .venv/installed-bench
 	$(BIN)/python benchmarks/readme.py
 
 clean:
-	rm -rf .venv .venv-bench reproduction bench theory shift.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv .venv-bench reproduction site bench theory shift.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -10,10 +10,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from conebandit.cli import app
 from conebandit.kernels.cone_kernel.constants import TABLE
 from conebandit.studies.bench import CONTENDERS
 
@@ -191,11 +194,39 @@ def streams() -> str:
     )
 
 
+def command_line() -> str:
+    """The page docs/reference/command-line.md: every command with its arguments and options."""
+    return "\n" + "\n\n".join(_commands(typer.main.get_command(app), "conebandit")) + "\n"
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    """A section for the command, and one for each command below it."""
+    rows = [_option(parameter) for parameter in command.params if not parameter.hidden]
+    table = ["", "| argument or option | meaning | default |", "| --- | --- | --- |", *rows] if rows else []
+    about = " ".join((command.help or "").split())
+    yield "\n".join([f"## {name}", "", about, *table])
+    for below, each in getattr(command, "commands", {}).items():
+        yield from _commands(each, f"{name} {below}")
+
+
+def _option(parameter: Any) -> str:
+    """The row of an argument or option."""
+    argument = parameter.param_type_name == "argument"
+    name = parameter.opts[0].strip("_").upper() if argument else parameter.opts[0]
+    default = parameter.default
+    unset = default is None or default is False
+    said = ("needed" if parameter.required else "") if unset else f"`{default}`"
+    if parameter.envvar:
+        said += f"{' ' if said else ''}(or `{parameter.envvar}`)"
+    return f"| `{name}` | {parameter.help} | {said} |"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": paragraph,
     "docs/which-policy.md": evidence,
     "docs/kernel.md": kernel_constants,
     "docs/shift.md": streams,
+    "docs/reference/command-line.md": command_line,
 }
 
 

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
+
+from conebandit.cli import app
 
 ROOT = Path(__file__).parent.parent
 
@@ -36,6 +39,22 @@ def test_links_lead_somewhere(page):
     for target in [part.split(")")[0] for part in text.split("](")[1:]]:
         if not target.startswith(("http", "#")):
             assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), f"{page}: {target}"
+
+
+def parameters(command, name="conebandit"):
+    """Every argument and option of a command and of those below it."""
+    yield from ((name, parameter) for parameter in command.params)
+    for below, each in getattr(command, "commands", {}).items():
+        yield from parameters(each, f"{name} {below}")
+
+
+def test_every_command_line_option_is_explained():
+    page = (ROOT / "docs/reference/command-line.md").read_text()
+    found = list(parameters(typer.main.get_command(app)))
+    assert len(found) > 40
+    for name, parameter in found:
+        assert parameter.help, f"{name}: {parameter.opts[0]} has no help"
+        assert f"\n## {name}\n" in page
 
 
 PACKAGE = ROOT / "src" / "conebandit"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
 key = typer.Typer(no_args_is_help=True, help="API keys of the service.")
 
+ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="Id of the experiment.")]
 StoreAddress = Annotated[
     str,
     typer.Option("--store", envvar="CONEBANDIT_STORE", help="A path (SQLite) or an address postgresql://..."),
@@ -160,7 +161,7 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 
 
 @experiment.command("show")
-def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
+def show_experiment(id_: ExperimentId, store: StoreAddress = STORE) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
     from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
     from conebandit.service.engine.transaction import Transaction  # noqa: PLC0415
@@ -178,7 +179,7 @@ def show_experiment(id_: Annotated[str, typer.Argument(metavar="ID")], store: St
 
 @experiment.command("export")
 def export_experiment(
-    id_: Annotated[str, typer.Argument(metavar="ID")],
+    id_: ExperimentId,
     to: Annotated[Path, typer.Option("--to", help="A file: .jsonl (the log, to be imported), .csv or .parquet.")],
     store: StoreAddress = STORE,
 ) -> None:
@@ -233,7 +234,10 @@ def list_keys(store: StoreAddress = STORE) -> None:
 
 
 @key.command("revoke")
-def revoke_key(id_: Annotated[str, typer.Argument(metavar="ID")], store: StoreAddress = STORE) -> None:
+def revoke_key(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the key; 'key list' has it.")],
+    store: StoreAddress = STORE,
+) -> None:
     """Make an API key worthless, within a second."""
     with _store(store) as opened, opened.write() as session:
         found = session.remove_key(id_)

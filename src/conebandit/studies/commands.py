@@ -28,7 +28,7 @@ def add_to(app: typer.Typer) -> None:
 
 def bench(
     to: Folder = Path("bench"),
-    quick: Annotated[bool, typer.Option("--quick", help="One seed and 22,000 rounds: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="One seed and 22,000 rounds.")] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds of a run.")] = 50_000,
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,

@@ -1,0 +1,97 @@
+"""The site builds without a warning or a network, loads nothing from elsewhere, and explains all that is public."""
+
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import conebandit
+
+pytest.importorskip("mkdocs", reason="pip install 'conebandit[docs]'")
+
+ROOT = Path(__file__).parents[1]
+LISTED = (
+    "conebandit",
+    "conebandit.environments",
+    "conebandit.environments.shift",
+    "conebandit.formats",
+    "conebandit.plots",
+)
+UNLISTED = ("conebandit.environments.noise", "conebandit.gym")  # what they define and do not hide
+NOT_EXPLAINED = {"conebandit.__version__", "conebandit.environments"}  # a text, and a module whose names are explained
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built as by ``make docs``, where nothing beyond this machine can be reached."""
+    folder = tmp_path_factory.mktemp("site")
+    nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | nowhere, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+def anchors(folder):
+    return {
+        anchor for page in folder.rglob("*.html") for anchor in re.findall(r'id="([^"]+)"', page.read_text("utf-8"))
+    }
+
+
+def public_names():
+    for module in LISTED:
+        yield from (f"{module}.{name}" for name in importlib.import_module(module).__all__)
+    for module in UNLISTED:
+        for name, thing in vars(importlib.import_module(module)).items():
+            if getattr(thing, "__module__", None) == module and not name.startswith("_"):
+                yield f"{module}.{name}"
+
+
+def test_every_public_name_is_in_the_reference(site):
+    missing = set(public_names()) - anchors(site) - NOT_EXPLAINED
+    assert not missing, f"add to a page in docs/reference: {', '.join(sorted(missing))}"
+
+
+def test_every_public_method_is_in_the_reference(site):
+    """Under its class, or under the class that it comes from."""
+    found = anchors(site)
+    for name in conebandit.__all__:
+        thing = getattr(conebandit, name)
+        for member in vars(thing) if inspect.isclass(thing) else ():
+            if (
+                not member.startswith("_")
+                and inspect.getdoc(getattr(thing, member, None))
+                and callable(getattr(thing, member))
+            ):
+                assert f"conebandit.{name}.{member}" in found
+
+
+def test_no_cross_reference_is_left_as_it_was_written(site):
+    for page in (site / "reference").glob("*.html"):
+        assert not re.search(r":(class|func|meth|mod|data|attr|obj|exc):", page.read_text("utf-8")), page.name
+
+
+def test_nothing_comes_from_elsewhere(site):
+    """Links may lead to other sites; what a page loads (scripts, styles, fonts, pictures) is its own."""
+    for page in site.rglob("*.html"):
+        text = page.read_text("utf-8")
+        loaded = re.findall(r"<(?:script|img|iframe|source)[^>]* src=[\"']?([^\"' >]+)", text)
+        loaded += re.findall(r"<link[^>]* href=[\"']?([^\"' >]+)", text)
+        assert loaded
+        assert not [url for url in loaded if url.startswith(("http:", "https:", "//"))], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text("utf-8")), style
+
+
+def test_the_home_page_is_the_readme(site):
+    home = (site / "index.html").read_text("utf-8")
+    assert 'src="figures/' in home
+    assert 'href="tutorials/' in home
