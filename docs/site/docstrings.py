@@ -1,4 +1,8 @@
-"""Turns the cross-references of docstrings into links of the reference, and those to other names into code."""
+"""Prepares docstrings for the site.
+
+Cross-references become links of the reference, or code if a name is not in it. Parameters that share a description get
+one each: Griffe would give all of them the type of the first.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,15 @@ import conebandit.environments
 import conebandit.formats
 
 ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|obj|exc):`~?(?P<name>[\w.]+)`")
+SHARED = re.compile(r"^(?P<names>\w+(?:, \w+)+)\n(?P<text>(?:(?: {4}.*)?\n)*(?: {4}.*))", re.MULTILINE)
+PARAMETERS = re.compile(r"^Parameters\n-+\n(?:.*\n)*?(?=^\w[\w ]*\n-+$|\Z)", re.MULTILINE)
 PUBLIC = {
     name: f"{module.__name__}.{name}"
     for module in (conebandit.formats, conebandit.environments, conebandit)
     for name in module.__all__
     if name != "environments"
 }
+PUBLIC["simulate"] = "conebandit.simulate.simulate"  # by its short name, Griffe takes the module
 
 
 def linked(role: re.Match[str]) -> str:
@@ -27,10 +34,17 @@ def linked(role: re.Match[str]) -> str:
     return f"[`{name.removeprefix('conebandit.')}`][{PUBLIC[first]}]" if first in PUBLIC else f"`{name}`"
 
 
-class Roles(griffe.Extension):
+def apart(parameters: re.Match[str]) -> str:
+    """A section of parameters in which each of them stands alone."""
+    return SHARED.sub(
+        lambda found: "\n".join(f"{name}\n{found['text']}" for name in found["names"].split(", ")), parameters[0]
+    )
+
+
+class Prepared(griffe.Extension):
     """Rewrites the docstring of everything that is read."""
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Rewrite one docstring."""
         if obj.docstring:
-            obj.docstring.value = ROLE.sub(linked, obj.docstring.value)
+            obj.docstring.value = PARAMETERS.sub(apart, ROLE.sub(linked, obj.docstring.value) + "\n")
