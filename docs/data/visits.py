@@ -2,8 +2,8 @@
 
 python docs/data/visits.py
 
-On phones most people like the short page, but not those above sixty; elsewhere the page with videos sells best, and takes
-twice as long to load. Some visitors do not say how old they are, and some payments are not known.
+On phones most people like the short page, but not those above sixty; elsewhere the page with videos sells best, and
+takes twice as long to load. Some visitors do not say how old they are, and some payments are not known.
 """
 
 from __future__ import annotations
