@@ -1,10 +1,14 @@
 """Promises about the package as a whole."""
 
+import importlib
 import inspect
+import re
 import typing
 from importlib.resources import files
+from pathlib import Path
 
 import conebandit
+from conebandit.experiment import declaration
 
 # Their docstrings are texts of the HTTP schema; the example of Client shows them.
 REPLIES = {"Assignment", "Receipt"}
@@ -24,6 +28,56 @@ def test_every_public_method_of_a_cone_is_documented_with_an_example():
             assert doc, f"Cone.{name} has no docstring"
             if callable(member):
                 assert ">>>" in doc, f"Cone.{name} has no runnable example"
+
+
+MODULES = (
+    "conebandit",
+    "conebandit.environments",
+    "conebandit.environments.shift",
+    "conebandit.formats",
+    "conebandit.gym",
+)
+ELSEWHERE = re.compile(r"(?:as for|those of)\s+:(?:class|func):`(\w+)`", re.IGNORECASE)
+
+
+def public_callables():
+    for module in map(importlib.import_module, MODULES):
+        for name in getattr(module, "__all__", ("BanditEnv", "make", "names")):
+            thing = getattr(module, name)
+            raised = inspect.isclass(thing) and issubclass(thing, BaseException)  # not made by users
+            if callable(thing) and not raised and name not in REPLIES and not getattr(thing, "_is_protocol", False):
+                yield module, name, thing
+
+
+def explanation(module, thing):
+    """Docstring of a function or class, those of its bases, and those it refers to for its parameters."""
+    classes = [c for c in thing.__mro__ if c.__module__.startswith("conebandit")] if inspect.isclass(thing) else [thing]
+    text = "\n".join(inspect.cleandoc(c.__doc__ or "") for c in classes)
+    others = (getattr(module, name, thing) for name in ELSEWHERE.findall(text))
+    return "\n".join([text, *(inspect.getdoc(other) or "" for other in others)])
+
+
+def test_every_option_is_explained():
+    """Each parameter that has a default: in a section of the docstring, or in its words."""
+    for module, name, thing in public_callables():
+        text = explanation(module, thing)
+        for option in inspect.signature(thing).parameters.values():
+            if option.default is not option.empty:
+                listed = re.search(rf"^(?:\w+, )*{option.name}(?:, \w+)*$", text, re.MULTILINE)
+                assert listed or f"``{option.name}``" in text, f"{name}: {option.name} is not explained"
+
+
+def test_every_entry_of_a_declaration_is_explained():
+    """The lists of entries that the code knows, and the page that lists them for people."""
+    page = (Path(__file__).parents[1] / "docs" / "service.md").read_text(encoding="utf-8")
+    room = Path(conebandit.__file__).parent / "experiment"
+    known = set(declaration.KNOWN)
+    for file in ("metrics.py", "columns.py"):
+        for listed in re.findall(r'\(("name", [^)]*)\)', (room / file).read_text(encoding="utf-8")):
+            known |= set(re.findall(r'"(\w+)"', listed))
+    assert {"arms", "metrics", "worst", "window", "levels", "out_of_range"} <= known
+    for entry in known:
+        assert re.search(rf"\b{entry}\b( =|\]\])|`{entry}`", page), f"{entry} is not in docs/service.md"
 
 
 def test_the_package_is_typed():

@@ -97,7 +97,16 @@ class BanditEnv(gymnasium.Env[FloatArray, int]):
 
 
 def make(name: str, horizon: int = 10_000, **options: Any) -> BanditEnv:
-    """One of our environments by its name, with its options; what registered ids lead to.
+    """One of our environments by its name; what registered ids lead to.
+
+    Parameters
+    ----------
+    name
+        One of :func:`names`.
+    horizon
+        Rounds of an episode.
+    options
+        Of the environment: ``n_arms``, say.
 
     Examples
     --------

@@ -108,12 +108,42 @@ def _independent(coordinate: _Coordinate, context_dim: int, bounds: ArrayLike | 
 
 
 def uniform(context_dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
-    """Uniform on the box."""
+    """Uniform on the box.
+
+    Parameters
+    ----------
+    context_dim
+        Number of coordinates, which are independent of each other.
+    bounds
+        Shape (d, 2), the box; from 0 to 1 by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> float(shift.uniform(bounds=[[18, 98]]).mass([18], [58]))
+    0.5
+    """
     return _independent(_Coordinate(lambda z: z, lambda u: u, np.ones_like), context_dim, bounds)
 
 
 def power_law(nu: float, context_dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
-    """Density (nu + 1) z^nu in each coordinate z, nu > -1; the paper's source."""
+    """Density (nu + 1) z^nu in each coordinate z from 0 to 1 of the box; the paper's source.
+
+    Parameters
+    ----------
+    nu
+        Above -1; 0 is uniform, and the larger it is, the fewer contexts are near 0.
+    context_dim
+        Number of coordinates, which are independent of each other.
+    bounds
+        Shape (d, 2), the box; from 0 to 1 by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> float(shift.power_law(1).mass([0.0], [0.5]))
+    0.25
+    """
     nu = as_number(nu, "nu", above=-1)
     p = nu + 1.0
     law = _Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * np.exp(special.xlogy(nu, z)))
@@ -121,7 +151,23 @@ def power_law(nu: float, context_dim: int = 1, bounds: ArrayLike | None = None) 
 
 
 def beta(a: float, b: float, context_dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
-    """Beta(a, b) in each coordinate."""
+    """Beta(a, b) in each coordinate of the box.
+
+    Parameters
+    ----------
+    a, b
+        Above 0; both 1 is uniform.
+    context_dim
+        Number of coordinates, which are independent of each other.
+    bounds
+        Shape (d, 2), the box; from 0 to 1 by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> shift.beta(2, 5, context_dim=3).sample(np.random.default_rng(0), 10).shape
+    (10, 3)
+    """
     a, b = as_positive(a, "a"), as_positive(b, "b")
     law = _Coordinate(
         lambda z: special.betainc(a, b, z),
@@ -132,7 +178,23 @@ def beta(a: float, b: float, context_dim: int = 1, bounds: ArrayLike | None = No
 
 
 def truncated_normal(mean: float, std: float, context_dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
-    """Normal with this mean and deviation (in units of the box), cut to the box, in each coordinate."""
+    """Normal with this mean and deviation, cut to the box, in each coordinate.
+
+    Parameters
+    ----------
+    mean, std
+        In units of the box: 0.5 is its middle.
+    context_dim
+        Number of coordinates, which are independent of each other.
+    bounds
+        Shape (d, 2), the box; from 0 to 1 by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> round(float(shift.truncated_normal(0.5, 0.1).mass([0.4], [0.6])), 3)
+    0.683
+    """
     mean, std = as_number(mean, "mean"), as_positive(std, "std")
     sign = -1.0 if mean < 0 else 1.0  # work in the left tail, where the distribution function keeps its digits
     ends = special.ndtr(sign * (np.array([0.0, 1.0]) - mean) / std)
@@ -148,7 +210,23 @@ def truncated_normal(mean: float, std: float, context_dim: int = 1, bounds: Arra
 
 
 def exponential(rate: float, context_dim: int = 1, bounds: ArrayLike | None = None) -> Distribution:
-    """Density proportional to exp(-rate z) on [0, 1] in each coordinate."""
+    """Density proportional to exp(-rate z) in each coordinate z from 0 to 1 of the box.
+
+    Parameters
+    ----------
+    rate
+        Above 0: the larger it is, the more contexts are near 0.
+    context_dim
+        Number of coordinates, which are independent of each other.
+    bounds
+        Shape (d, 2), the box; from 0 to 1 by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> bool(shift.exponential(5).mass([0.0], [0.5]) > 0.9)
+    True
+    """
     rate = as_positive(rate, "rate")
     total = -np.expm1(-rate)
     law = _Coordinate(
@@ -160,7 +238,14 @@ def exponential(rate: float, context_dim: int = 1, bounds: ArrayLike | None = No
 
 
 def product(*parts: Distribution) -> Distribution:
-    """Independent coordinates: those of several basic distributions, one after the other."""
+    """Independent coordinates: those of several basic distributions, one after the other.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> shift.product(shift.uniform(), shift.beta(2, 5)).context_dim
+    2
+    """
     basic = [p for p in parts if isinstance(p, _Product)]
     if not parts or len(basic) != len(parts):
         raise ValueError("product takes one or more basic distributions (uniform, power_law, beta, ...).")
@@ -199,7 +284,21 @@ class Empirical:
 
 
 def empirical(rows: ArrayLike, bounds: ArrayLike | None = None) -> Empirical:
-    """The rows of an array (n, d); bounds are their range by default."""
+    """The rows of a table, each equally likely.
+
+    Parameters
+    ----------
+    rows
+        Shape (n, d).
+    bounds
+        Shape (d, 2), a box around them; their range by default.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> float(shift.empirical([[1.0], [2.0], [4.0]]).mass([1.0], [3.0]).round(2))
+    0.67
+    """
     if np.ndim(rows) != 2:
         raise ValueError(f"rows must be a table of shape (n, d); got shape {np.shape(rows)}.")
     dim = np.shape(rows)[-1]
@@ -264,7 +363,22 @@ class Mixture:
 
 
 def mixture(parts: Sequence[Distribution], weights: ArrayLike | None = None) -> Mixture:
-    """A mixture; equal weights by default, others are scaled to sum to one."""
+    """Several distributions, drawn from by chance: the sources of a study, say.
+
+    Parameters
+    ----------
+    parts
+        One or more, of the same dimension.
+    weights
+        Not negative; equal by default. They are scaled to sum to one.
+
+    Examples
+    --------
+    >>> from conebandit.environments import shift
+    >>> whole = shift.mixture([shift.uniform(), shift.power_law(1)], weights=[1, 3])
+    >>> float(whole.mass([0.0], [0.5]))
+    0.3125
+    """
     if not parts or len({p.context_dim for p in parts}) != 1:
         raise ValueError("parts must be one or more distributions of the same dimension.")
     w = np.ones(len(parts)) if weights is None else np.array(weights, dtype=np.float64)

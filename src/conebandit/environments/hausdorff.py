@@ -40,6 +40,8 @@ class _Means:
 def hausdorff_example(*, sigma: float = 0.1, floor: float = 1e-3) -> World:
     """Arms (1, 0), (0, 1) and (x^2, x^2) with contexts x = 1/t; zeros are raised to ``floor``.
 
+    Noise is Gaussian with deviation ``sigma``.
+
     Examples
     --------
     >>> from conebandit.environments import hausdorff_example

@@ -105,17 +105,35 @@ class Schedule:
 
 
 def stationary(law: Distribution) -> Schedule:
-    """Always the same law."""
+    """Always the same law: no shift.
+
+    Examples
+    --------
+    >>> stationary(uniform(2)).change_points
+    ()
+    """
     return Schedule((law,), lambda t: np.ones((len(t), 1)))
 
 
 def change_point(source: Distribution, target: Distribution, at: int) -> Schedule:
-    """The paper's shift: ``at`` rounds from the source, then the target."""
+    """The paper's shift: ``at`` rounds from the source, then the target.
+
+    Examples
+    --------
+    >>> change_point(power_law(1), uniform(), at=2000).change_points
+    (2000,)
+    """
     return shifts([source, target], at=[at])
 
 
 def shifts(laws: Sequence[Distribution], at: Sequence[int]) -> Schedule:
-    """P1 -> ... -> Pn -> Q: law i is in force until ``at[i]`` rounds have passed."""
+    """P1 -> ... -> Pn -> Q: law i is in force until ``at[i]`` rounds have passed.
+
+    Examples
+    --------
+    >>> shifts([beta(2, 5), beta(5, 2), uniform()], at=[1000, 3000]).change_points
+    (1000, 3000)
+    """
     points = as_increasing(at, "at", least=0)
     if len(laws) != len(points) + 1:
         raise ValueError(f"at must have one entry less than laws, of which there are {len(laws)}; got {list(at)}.")
@@ -126,7 +144,15 @@ def shifts(laws: Sequence[Distribution], at: Sequence[int]) -> Schedule:
 
 
 def gradual(source: Distribution, target: Distribution, start: int, stop: int) -> Schedule:
-    """From source to target, the target's share growing evenly from round ``start`` to round ``stop``."""
+    """From source to target, the target's share growing evenly from round ``start`` to round ``stop``.
+
+    Examples
+    --------
+    >>> gradual(beta(2, 5), uniform(), start=1000, stop=3000).weights(np.array([500, 2000, 4000]))
+    array([[1. , 0. ],
+           [0.5, 0.5],
+           [0. , 1. ]])
+    """
     first, last = as_integer(start, "start"), as_integer(stop, "stop")
     if not 0 <= first < last:
         raise ValueError(f"start and stop must satisfy 0 <= start < stop; got {start!r} and {stop!r}.")
@@ -139,7 +165,13 @@ def gradual(source: Distribution, target: Distribution, start: int, stop: int) -
 
 
 def recurring(laws: Sequence[Distribution], period: int) -> Schedule:
-    """Each law in turn for ``period`` rounds, then from the first again."""
+    """Each law in turn for ``period`` rounds, then from the first again.
+
+    Examples
+    --------
+    >>> recurring([beta(2, 5), beta(5, 2)], period=1000).weights(np.array([0, 1000, 2000]))[:, 0]
+    array([1., 0., 1.])
+    """
     length = as_count(period, "period")
     eye = np.eye(len(laws))
     return Schedule(_of_one_dim(laws), lambda t: eye[(t // length) % len(laws)])

@@ -42,7 +42,8 @@ class CompiledPolicy(LearningPolicy):
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
 
-    Kernels need not know of ``explore`` and ``resolution``: the loops and this class see to them.
+    Kernels need not know of ``explore`` and ``resolution``: the loops and this class see to them. Parameters that all
+    policies have are as for :class:`ConeTree`.
 
     Attributes
     ----------
