@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "README.md"
 IN_NAVIGATION = (HOME, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 LINK = re.compile(r"\]\((?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+SESSION = re.compile(r"^```python\n(?=>>>)", re.MULTILINE)  # a block with prompts and answers
 LANGUAGES = {".py": "python", ".js": "javascript", ".json": "json", ".toml": "toml"}
 
 
@@ -37,7 +38,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn links from file to file into links from page to page."""
+    """Turn links from file to file into links from page to page, and tell code from what it answers.
+
+    Lines that doctests write as ``<BLANKLINE>`` become blank.
+    """
     here = page.file.src_uri
 
     def turned(link: re.Match[str]) -> str:
@@ -46,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return link[0]
         return f"]({posixpath.relpath(site_path(path), posixpath.dirname(here) or '.')}{link['anchor'] or ''})"
 
-    return LINK.sub(turned, markdown)
+    return LINK.sub(turned, SESSION.sub("```pycon\n", markdown)).replace("\n<BLANKLINE>\n", "\n\n")
 
 
 def site_path(path: str) -> str:
