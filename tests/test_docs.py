@@ -41,6 +41,16 @@ def test_links_lead_somewhere(page):
             assert (ROOT / page).parent.joinpath(target.split("#")[0]).exists(), f"{page}: {target}"
 
 
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_block_of_python_runs(page):
+    """Blocks without prompts would not be run with the tests."""
+    for block in re.findall(r"^```py(?:thon)?\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        assert block.startswith(">>> "), block
+
+
 def parameters(command, name="conebandit"):
     """Every argument and option of a command and of those below it."""
     yield from ((name, parameter) for parameter in command.params)

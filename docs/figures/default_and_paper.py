@@ -23,11 +23,11 @@ COLOURS = {"a random arm": palette.GREY, "the paper's policy": palette.AMBER, "c
 def curves() -> dict[str, tuple[FloatArray, FloatArray]]:
     """For each policy play regret, summed up, and error of the report in windows of rounds: a row for each run."""
     env = cb.environments.paper(n_arms=N_ARMS, nu=NU, change_point=CHANGE_POINT)
-    size = {"n_arms": N_ARMS, "cone": env.cone, "context_dim": env.context_dim}
+    size = N_ARMS, env.cone, env.context_dim
     policies: tuple[cb.Policy, ...] = (
-        cb.RandomArm(**size),
-        cb.ConeTree(**size, preset="paper", delta=1 / HORIZON),
-        cb.default_policy(**size),
+        cb.RandomArm(*size),
+        cb.ConeTree(*size, preset="paper", delta=1 / HORIZON),
+        cb.default_policy(*size),
     )
     found = {}
     for name, policy in zip(COLOURS, policies, strict=True):

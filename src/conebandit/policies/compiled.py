@@ -42,8 +42,7 @@ class CompiledPolicy(LearningPolicy):
         ``choose`` and ``learn`` for rounds ``start``, ... of a chunk, up to the one for which the state has no room;
         a line that calls :func:`conebandit.kernels.loop.play`.
 
-    Kernels need not know of ``explore`` and ``resolution``: the loops and this class see to them. Parameters that all
-    policies have are as for :class:`ConeTree`.
+    Kernels need not know of ``explore`` and ``resolution``. Parameters are as for :class:`ConeTree`.
 
     Attributes
     ----------
