@@ -133,10 +133,8 @@ def power_law(nu: float, context_dim: int = 1, bounds: ArrayLike | None = None) 
     ----------
     nu
         Above -1; 0 is uniform, and the larger it is, the fewer contexts are near 0.
-    context_dim
-        Number of coordinates, which are independent of each other.
-    bounds
-        Shape (d, 2), the box; from 0 to 1 by default.
+    context_dim, bounds
+        As for :func:`uniform`.
 
     Examples
     --------
@@ -157,10 +155,8 @@ def beta(a: float, b: float, context_dim: int = 1, bounds: ArrayLike | None = No
     ----------
     a, b
         Above 0; both 1 is uniform.
-    context_dim
-        Number of coordinates, which are independent of each other.
-    bounds
-        Shape (d, 2), the box; from 0 to 1 by default.
+    context_dim, bounds
+        As for :func:`uniform`.
 
     Examples
     --------
@@ -184,10 +180,8 @@ def truncated_normal(mean: float, std: float, context_dim: int = 1, bounds: Arra
     ----------
     mean, std
         In units of the box: 0.5 is its middle.
-    context_dim
-        Number of coordinates, which are independent of each other.
-    bounds
-        Shape (d, 2), the box; from 0 to 1 by default.
+    context_dim, bounds
+        As for :func:`uniform`.
 
     Examples
     --------
@@ -216,10 +210,8 @@ def exponential(rate: float, context_dim: int = 1, bounds: ArrayLike | None = No
     ----------
     rate
         Above 0: the larger it is, the more contexts are near 0.
-    context_dim
-        Number of coordinates, which are independent of each other.
-    bounds
-        Shape (d, 2), the box; from 0 to 1 by default.
+    context_dim, bounds
+        As for :func:`uniform`.
 
     Examples
     --------
