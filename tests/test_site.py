@@ -90,11 +90,21 @@ def test_nothing_comes_from_elsewhere(site):
         loaded += re.findall(r"<link[^>]* href=[\"']?([^\"' >]+)", text)
         assert loaded
         assert not [url for url in loaded if url.startswith(("http:", "https:", "//"))], page
+        assert 'class="mermaid"' not in text, f"{page}: the theme would load a script for diagrams from elsewhere"
     for style in site.rglob("*.css"):
         assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", style.read_text("utf-8")), style
 
 
 def test_the_home_page_is_the_readme(site):
+    """With links that lead to pages of the site, wherever the file is in the repository."""
     home = (site / "index.html").read_text("utf-8")
-    assert 'src="figures/' in home
-    assert 'href="tutorials/' in home
+    article = home[home.index("<article") :]
+    for target in ("figures/choosing-a-cone.png", "tutorials/trial.html", "repository/benchmarks/results/cold.html"):
+        assert f'="{target}"' in article
+        assert (site / target).is_file()
+
+
+def test_code_can_be_copied_without_its_answers(site):
+    page = (site / "tables.html").read_text("utf-8")
+    assert 'class="language-pycon highlight"' in page
+    assert "BLANKLINE" not in page
