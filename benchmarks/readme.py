@@ -44,7 +44,18 @@ def learning() -> str:
         f"{ratio['report']:.2f} times the\n  report error and {ratio['play']:.2f} times the play regret of the "
         f"best of {rivals} baselines *of each environment*, their\n  constants tuned (geometric means; better in "
         f"{wins} of {tasks}), and {ratio['play_to_printed']:.3f} times the play regret of the printed\n  algorithm "
-        "([leaderboard](docs/leaderboard.md))."
+        f"([leaderboard](docs/leaderboard.md)).\n{unseen()}"
+    )
+
+
+def unseen() -> str:
+    rows = {row["task"]: row for row in results("unseen")["rows"]}
+    mean, worst = (rows.pop(name)["score_ratio"] for name in ("geometric mean", "worst"))
+    wins = sum(row["score_ratio"] < 1 for row in rows.values())
+    return (
+        f"* **Also elsewhere.** In {len(rows)} kinds of environments that nothing was tuned on, it has {mean:.2f} times the "
+        f"score of the best\n  rival of each kind in hindsight (better in {wins}; {worst:.2f} at worst; "
+        "[which](benchmarks/results/unseen.md))."
     )
 
 
