@@ -53,8 +53,8 @@ def unseen() -> str:
     mean, worst = (rows.pop(name)["score_ratio"] for name in ("geometric mean", "worst"))
     wins = sum(row["score_ratio"] < 1 for row in rows.values())
     return (
-        f"* **Also elsewhere.** In {len(rows)} kinds of environments that nothing was tuned on, it has {mean:.2f} times the "
-        f"score of the best\n  rival of each kind in hindsight (better in {wins}; {worst:.2f} at worst; "
+        f"* **Also elsewhere.** In {len(rows)} kinds of environments that nothing was tuned on, it has {mean:.2f} "
+        f"times the score of the best\n  rival of each kind in hindsight (better in {wins}; {worst:.2f} at worst; "
         "[which](benchmarks/results/unseen.md))."
     )
 
