@@ -150,7 +150,29 @@ def evidence() -> str:
         f"{tree:.2f} times the default's score.",
         "",
         elsewhere(),
+        "",
+        real_trials(),
     ]
+    return "\n".join(lines)
+
+
+def real_trials() -> str:
+    """What benchmarks/real_trials.py found: the default, the best other policy and the trial, before and after."""
+    rows = results("real_trials")["rows"]
+    lines = [
+        "On patients and families of real trials (outcome models fitted to their data, residuals resampled; by `python "
+        "benchmarks/real_trials.py`;\n[every policy](../benchmarks/results/real_trials.md), and [raw rows by replay]"
+        "(../benchmarks/results/real_trials_replay.md)), scores before and after the population changes:",
+        "",
+        "| trial | default, before | after | best other policy | before | after | its own lots, before | after |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for trial in dict.fromkeys(row["trial"] for row in rows):
+        here = {row["policy"]: row for row in rows if row["trial"] == trial}
+        others = [name for name in here if name not in ("default", "oracle", "trial")]
+        best = min(others, key=lambda name: float(here[name]["after"]))
+        cells = [f"{here[name][part]:.4f}" for name in ("default", best, "trial") for part in ("before", "after")]
+        lines.append(f"| {trial} | {cells[0]} | {cells[1]} | `{best}` | {' | '.join(cells[2:])} |")
     return "\n".join(lines)
 
 
