@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 if sys.platform != "win32":
@@ -61,13 +62,19 @@ class Postgres:
                 continue  # it ended by itself
 
     def restart(self) -> None:
-        for _ in range(40):  # the killed processes may need a moment to let go of their memory
-            try:
-                self.start()
-                return
-            except subprocess.CalledProcessError:
-                continue
+        for _ in range(100):  # the killed processes may need a moment to let go of their memory
+            for attempt in (self.start, self.is_ready):  # a server that took long to start is there all the same
+                try:
+                    attempt()
+                    return
+                except subprocess.CalledProcessError:
+                    continue
+            time.sleep(0.5)
         raise RuntimeError((self.folder / "log").read_text()[-2000:])
+
+    def is_ready(self) -> None:
+        """A ``CalledProcessError`` if the server does not take connections."""
+        self.run("pg_isready", *self.connection)
 
     def stop(self) -> None:
         self.run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
