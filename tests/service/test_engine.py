@@ -265,7 +265,7 @@ def test_snapshots_only_save_time(run, store, monkeypatch):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i))
     with store.read() as session:
-        assert len(session.snapshots("checkout")) == engine_module.SNAPSHOTS_KEPT
+        assert len(session.snapshot_heads("checkout")) == engine_module.MAX_SNAPSHOTS
         assert verify(session, "checkout").agrees
         latest = session.snapshots("checkout")[0]
     before = run.digest()
@@ -464,8 +464,7 @@ def test_every_policy_can_be_served(tmp_path, declaration, name):
 
 def _snapshots(store):
     with store.read() as session:
-        heads = [tuple(row) for row in session._run("SELECT seq, complete FROM snapshot_heads ORDER BY seq")]
-        return session.snapshots("checkout"), heads
+        return session.snapshots("checkout"), session.snapshot_heads("checkout")
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
@@ -474,14 +473,14 @@ def test_a_snapshot_that_was_begun_at_the_last_event_is_kept_in_the_end(store, d
     run = Driver(store)
     run.create(declaration)
     run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
-    assert _snapshots(store) == ([], [(21, 0)])
+    assert _snapshots(store) == ([], {21: False})
     if killed:
         run.ledger = Ledger()
     run.write_snapshot()
-    assert _snapshots(store) == ([21], [(21, 1)])
+    assert _snapshots(store) == ([21], {21: True})
     assert run.digest() == Driver(store).digest()
     run.write_snapshot()
-    assert _snapshots(store) == ([21], [(21, 1)])
+    assert _snapshots(store) == ([21], {21: True})
 
 
 def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
@@ -492,12 +491,56 @@ def test_a_snapshot_that_a_revision_has_begun_is_left_to_it(store, declaration):
     run.tell("one", revenue=1.0)
     run.tell("one", revenue=2.0)
     with store.write() as session:
-        assert session.begin_snapshot("checkout", 4)
-        assert session.add_snapshot_part("checkout", 4, 0, b"of the revision")
+        begun = session.begin_snapshot("checkout", 4)
+        assert session.add_snapshot_part(begun, 0, b"of the revision")
     run.write_snapshot()
-    assert _snapshots(store) == ([], [(4, 0)])
+    assert _snapshots(store) == ([], {4: False})
     with store.read() as session:
         assert list(session.snapshot("checkout", 4)) == [b"of the revision"]
+
+
+def test_whoever_began_a_snapshot_does_not_complete_the_one_that_took_its_place(run, store):
+    with store.write() as session:
+        mine = session.begin_snapshot("checkout", 1)
+        assert session.begin_snapshot("checkout", 1) is None
+        session.add_snapshot_part(mine, 0, b"mine")
+        session.drop_snapshots("checkout", 1)
+        theirs = session.begin_snapshot("checkout", 1)
+        assert session.add_snapshot_part(theirs, 0, b"theirs")
+        assert not session.add_snapshot_part(mine, 1, b"mine")
+        assert not session.complete_snapshot(mine)
+        assert session.snapshot_heads("checkout") == {1: False}
+        assert session.complete_snapshot(theirs)
+        assert list(session.snapshot("checkout", 1)) == [b"theirs"]
+
+
+def test_snapshots_make_way_for_a_new_one(run, store):
+    """First those that nobody completed, be they of an earlier release; then the one that is missed least."""
+    with store.write() as session:
+        for seq in range(1, 9):
+            session.save_snapshot("checkout", seq, [b"a part"])
+        session._run("UPDATE snapshot_heads SET complete = 0 WHERE seq > 6")
+        assert engine_module.begin_snapshot(session, "checkout", 8) is None, "there is one"
+        assert len(session.snapshot_heads("checkout")) == 8
+        assert engine_module.begin_snapshot(session, "checkout", 9)
+        assert session.snapshot_heads("checkout") == {4: True, 6: True, 9: False}, "apart from each other"
+        assert list(session.snapshot("checkout", 5)) == []
+
+
+@pytest.mark.parametrize("deepest", [50, 500, 2000, 100_000])
+def test_with_three_snapshots_corrections_cost_hardly_more_than_with_all(deepest):
+    rng = random.Random(deepest)
+    few, every, folded = [], [], {"few": 0, "every": 0}
+    for seq in range(200, 100_001, 200):
+        first = max(1, seq - int(deepest ** rng.random()))  # the event whose value is corrected
+        few, every = ([kept for kept in snapshots if kept < first] for snapshots in (few, every))
+        folded["few"] += seq - max(few, default=0)
+        folded["every"] += seq - max(every, default=0)
+        while len(few) >= engine_module.MAX_SNAPSHOTS:
+            few.remove(engine_module._least_missed(few, seq))
+        few.append(seq)
+        every.append(seq)
+    assert folded["few"] <= 2 * folded["every"]
 
 
 def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration, monkeypatch):

@@ -11,12 +11,14 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine import revisions as revision
 from conebandit.service.engine import writer
 from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.snapshots import MAX_SNAPSHOTS
 from conebandit.service.engine.writer import Writer
 from conebandit.service.log import windows
 from conebandit.service.log.replay import fold_page, start
 from conebandit.service.log.verify import verify
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
+from conebandit.service.stores.session import Session
 from tests.service.driver import HOUR, PHONE, Driver, as_dict, assert_same
 from tests.service.load import Process, wait_for_revisions
 from tests.service.plain_fold import plain_fold
@@ -117,6 +119,28 @@ def test_decisions_are_answered_while_the_log_is_folded_anew(service, monkeypatc
     with service.writer.store.read() as session:
         assert verify(session, "checkout").recomputed == 51, "without those that were made in a state that is no more"
         assert session.snapshots("checkout"), "and other processes go on from here"
+
+
+def test_there_are_never_more_than_three_snapshots(service, monkeypatch):
+    """However many corrections there are, and however recent the values that they concern."""
+    began, counts = Session.begin_snapshot, []
+
+    def begin_and_count(session, *args):
+        begun = began(session, *args)
+        counts.append(len(session.snapshot_heads("checkout")))
+        return begun
+
+    monkeypatch.setattr(Session, "begin_snapshot", begin_and_count)
+    service.fill(200)
+    for i in range(12):
+        made = service.decide([{"id": f"more{i}-{j}", "context": PHONE} for j in range(20)])
+        service.report([{"id": m["id"], "values": {"revenue": 1.0}} for m in made])
+        service.report([{"id": made[-1]["id"], "values": {"revenue": 2.0}}])
+        service.settle()
+    assert len(counts) >= 12
+    assert max(counts) == MAX_SNAPSHOTS
+    assert_same(service.policy(), plain_fold(service.events()))
+    assert service.verify().agrees
 
 
 @pytest.mark.parametrize("policy", ["LinearParetoUCB", "ScalarisedUCB"])

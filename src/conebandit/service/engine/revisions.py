@@ -10,12 +10,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from conebandit.experiment.errors import RefusalError
+from conebandit.service.engine.snapshots import begin_snapshot
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.replay import MAX_LEFT, fold_page, start
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
+from conebandit.service.stores.session import UnfinishedSnapshot
 
 AT_ONCE = 100  # events between pauses of as long as they took: decisions in this process come first
 MAX_PAUSE = 0.02  # seconds
@@ -81,12 +83,12 @@ class Revision:
         with self._store.read() as session:
             state = start(session, self._id, self._view, self._before)
         self._catch_up(state)
-        snapshot = self._write_snapshot(state)
-        self._turn(lambda turn: self._hand_over(state, snapshot, turn.transaction))
+        begun = self._write_snapshot(state)
+        self._turn(lambda turn: self._hand_over(state, begun, turn.transaction))
 
-    def _hand_over(self, state: State, snapshot: int | None, transaction: Transaction) -> None:
+    def _hand_over(self, state: State, begun: UnfinishedSnapshot | None, transaction: Transaction) -> None:
         """Let the service go on from our state."""
-        if transaction.revise(state, snapshot) and snapshot is None:
+        if transaction.revise(state, begun) and (begun is None or state.last_snapshot != begun.seq):
             transaction.write_snapshot(self._id)
 
     def _catch_up(self, state: State) -> None:
@@ -104,22 +106,25 @@ class Revision:
             left = head.seq - state.head.seq
             time.sleep(min(time.perf_counter() - began, MAX_PAUSE))
 
-    def _write_snapshot(self, state: State) -> int | None:
-        """Write a snapshot, which is completed by the turn that goes on from it; its position.
+    def _write_snapshot(self, state: State) -> UnfinishedSnapshot | None:
+        """Write a snapshot, which is completed by the turn that goes on from it.
 
         None if somebody else has kept, or has begun to keep, a state at this position.
         """
         seq = state.head.seq
-        if not self._turn(lambda turn: turn.transaction.session.begin_snapshot(self._id, seq)):
+        begun: UnfinishedSnapshot | None = self._turn(
+            lambda turn: begin_snapshot(turn.transaction.session, self._id, seq)
+        )
+        if begun is None:
             return None
         for number, part in enumerate(to_parts(state)):  # as it is at the first of them
-            if not self._write_part(seq, number, part):
+            if not self._write_part(begun, number, part):
                 return None
             self._catch_up(state)
-        return seq
+        return begun
 
-    def _write_part(self, seq: int, number: int, part: bytes) -> bool:
-        return bool(self._turn(lambda turn: turn.transaction.session.add_snapshot_part(self._id, seq, number, part)))
+    def _write_part(self, begun: UnfinishedSnapshot, number: int, part: bytes) -> bool:
+        return bool(self._turn(lambda turn: turn.transaction.session.add_snapshot_part(begun, number, part)))
 
     def _turn(self, work: Callable[[Turn], Any]) -> Any:
         return self._submit(self._id, work).result()

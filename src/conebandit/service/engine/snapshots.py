@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from conebandit.service.log.snapshots import SnapshotInProgress, to_parts
 from conebandit.service.log.state import State
-from conebandit.service.stores.session import Session
+from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 SNAPSHOT_EVERY = 10_000  # events, at least
 SNAPSHOT_GROWTH = 1.25  # and by this factor, so that the work for all snapshots stays proportional to the log
-SNAPSHOTS_KEPT = 3
+MAX_SNAPSHOTS = 3  # of an experiment, at any time, with those that are being written
 
 
 class Snapshots:
@@ -26,21 +26,21 @@ class Snapshots:
         self._in_progress.pop(experiment_id, None)
 
     def has_work(self, state: State) -> bool:
-        """Whether a snapshot is being written, or is due."""
+        """Whether a snapshot is being written, or is due; not where a revision is, which will write its own."""
         due = max(SNAPSHOT_GROWTH * state.last_snapshot, state.last_snapshot + SNAPSHOT_EVERY)
-        return state.experiment.id in self._in_progress or state.head.seq >= due
+        return state.experiment.id in self._in_progress or (state.head.seq >= due and state.corrected_from is None)
 
     def write_part(self, session: Session, state: State) -> None:
         """Write a part of the snapshot that was begun; if there is none, begin one."""
         experiment_id, seq = state.experiment.id, state.head.seq
-        begun = self._in_progress.get(experiment_id)
-        if begun is None:
-            if session.begin_snapshot(experiment_id, seq):
+        in_progress = self._in_progress.get(experiment_id)
+        if in_progress is None:
+            begun = begin_snapshot(session, experiment_id, seq)
+            if begun is not None:
                 state.last_snapshot = seq
-                self._in_progress[experiment_id] = SnapshotInProgress(state)
-        elif begun.write_part(session):
+                self._in_progress[experiment_id] = SnapshotInProgress(state, begun)
+        elif in_progress.write_part(session):
             del self._in_progress[experiment_id]
-            _drop_old(session, experiment_id)
 
     def write_now(self, session: Session, state: State) -> None:
         """Write a whole snapshot at once."""
@@ -48,9 +48,15 @@ class Snapshots:
         if _can_be_replaced(session, state):
             session.drop_snapshots(experiment_id, seq, seq)
             self.abandon(experiment_id)
+        _make_room(session, experiment_id, seq)
         if session.save_snapshot(experiment_id, seq, to_parts(state)):
             state.last_snapshot = seq
-            _drop_old(session, experiment_id)
+
+
+def begin_snapshot(session: Session, experiment_id: str, seq: int) -> UnfinishedSnapshot | None:
+    """Begin a snapshot, for which others make way; None if there is, or somebody makes, one of this position."""
+    _make_room(session, experiment_id, seq)
+    return session.begin_snapshot(experiment_id, seq)
 
 
 def _can_be_replaced(session: Session, state: State) -> bool:
@@ -62,8 +68,27 @@ def _can_be_replaced(session: Session, state: State) -> bool:
     return state.corrected_from is None
 
 
-def _drop_old(session: Session, experiment_id: str) -> None:
-    """Drop those before the latest few, and those that nobody completed."""
-    kept = session.snapshots(experiment_id)[:SNAPSHOTS_KEPT]
-    if kept:
-        session.drop_snapshots(experiment_id, 0, kept[-1] - 1)
+def _make_room(session: Session, experiment_id: str, seq: int) -> None:
+    """Drop snapshots until there is room for one at ``seq``, unless there is one already.
+
+    First those that nobody has completed: if somebody still writes one, he notices. Then those that are missed least.
+    """
+    heads = session.snapshot_heads(experiment_id)
+    while len(heads) >= MAX_SNAPSHOTS and seq not in heads:
+        unfinished = [position for position, complete in heads.items() if not complete]
+        spare = unfinished[0] if unfinished else _least_missed(list(heads), seq)
+        session.drop_snapshots(experiment_id, spare, spare)
+        del heads[spare]
+
+
+def _least_missed(kept: list[int], seq: int) -> int:
+    """Which snapshot to drop for one at ``seq``, so that the ages of all that are left grow by about the same factor.
+
+    A correction makes the snapshots after the value untrue, and the log is folded from the last one before it. Some
+    values are corrected after minutes, others after weeks; with such ages hardly more is folded than if all snapshots
+    were kept. Ages are those at the next snapshot, which is taken to be as far away as this one is from the last.
+    """
+    positions = [0, *sorted(kept), seq]
+    ages = [2 * seq - max(kept) - position for position in positions]
+    growth = {positions[i]: ages[i - 1] / max(ages[i + 1], 1) for i in range(1, len(positions) - 1)}
+    return min(growth, key=lambda position: growth[position])

@@ -11,7 +11,7 @@ from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import Head, Record
-from conebandit.service.stores.session import Session
+from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 if TYPE_CHECKING:
     from conebandit.service.engine.ledger import Ledger
@@ -182,16 +182,15 @@ class Transaction:
             known[experiment_id] = 0 if past is None else past.rows
         return state.head.seq + known[experiment_id]
 
-    def revise(self, revised: State, snapshot: int | None = None) -> bool:
+    def revise(self, revised: State, begun: UnfinishedSnapshot | None = None) -> bool:
         """Go on from a state with a later view, and say so in the log; False if there is nothing to gain from it.
 
         Parameters
         ----------
         revised
             A state of this experiment; what it has not folded yet is folded here.
-        snapshot
-            Position of a snapshot of it that is in the store, but not said to be complete yet. Other processes go on
-            from there.
+        begun
+            A snapshot of it that is in the store, but not said to be complete yet. Other processes go on from there.
         """
         experiment_id = revised.experiment.id
         state = self.state(experiment_id)
@@ -199,10 +198,10 @@ class Transaction:
             return False
         self._write(experiment_id)
         follow(self.session, revised, state.head)
-        self.session.drop_snapshots(experiment_id, state.corrected_from, but=snapshot)  # the others are untrue now
-        if snapshot is not None:
-            self.session.complete_snapshot(experiment_id, snapshot)
-            revised.last_snapshot = snapshot
+        kept = begun.seq if begun is not None and self.session.complete_snapshot(begun) else None
+        self.session.drop_snapshots(experiment_id, state.corrected_from, but=kept)  # the others are untrue now
+        if kept is not None:
+            revised.last_snapshot = kept
         self._ledger.put(revised)
         self.append(revised, Revised(self.time(revised), revised.view))
         return True

@@ -18,7 +18,7 @@ from conebandit.experiment.policy import Served, load_policy
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import canonical
-from conebandit.service.stores.session import Session
+from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
 FORMAT = 2
@@ -87,10 +87,12 @@ class SnapshotInProgress:
     ----------
     state
         As it is now.
+    begun
+        Its place in the store.
     """
 
-    def __init__(self, state: State) -> None:
-        self.experiment_id, self.seq = state.experiment.id, state.head.seq
+    def __init__(self, state: State, begun: UnfinishedSnapshot) -> None:
+        self.experiment_id, self.seq, self._begun = begun.experiment, begun.seq, begun
         self._number = 0
         self._parts: Iterator[bytes] | None = None
         self._header, self._policy = _header(state), state.policy.copy()
@@ -113,10 +115,10 @@ class SnapshotInProgress:
             return False
         part = None if self._parts is None else next(self._parts, None)
         if part is None and self._number:
-            session.complete_snapshot(self.experiment_id, self.seq)
+            session.complete_snapshot(self._begun)
         elif part is None:
             session.drop_snapshots(self.experiment_id, self.seq, self.seq)
-        elif session.add_snapshot_part(self.experiment_id, self.seq, self._number, part):
+        elif session.add_snapshot_part(self._begun, self._number, part):
             self._number += 1
             return False
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,22 @@ class KeyRow(NamedTuple):
     scopes: str
     digest: str
     created: str
+
+
+class UnfinishedSnapshot(NamedTuple):
+    """A snapshot that was begun. Nobody else adds parts to it or completes it, even if it was dropped and begun again.
+
+    Attributes
+    ----------
+    experiment, seq
+        Whose, and at which position.
+    owner
+        A number below 0, drawn when it was begun, that stands in the store where 1 means complete. (Before, it was 0.)
+    """
+
+    experiment: str
+    seq: int
+    owner: int
 
 
 class Connection(Protocol):
@@ -201,33 +218,38 @@ class Session:
 
     def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> bool:
         """Keep a state; False if there is, or somebody makes, a snapshot of this position."""
-        if not self.begin_snapshot(experiment, seq):
+        begun = self.begin_snapshot(experiment, seq)
+        if begun is None:
             return False
         for number, content in enumerate(parts):
-            self.add_snapshot_part(experiment, seq, number, content)
-        self.complete_snapshot(experiment, seq)
-        return True
+            self.add_snapshot_part(begun, number, content)
+        return self.complete_snapshot(begun)
 
-    def begin_snapshot(self, experiment: str, seq: int) -> bool:
-        """A snapshot is going to be kept; False if there is, or somebody makes, one of this position."""
-        sql = "INSERT INTO snapshot_heads (experiment, seq, complete) VALUES (?, ?, 0) ON CONFLICT DO NOTHING"
-        return bool(self._run(sql, (experiment, seq)).rowcount == 1)
+    def begin_snapshot(self, experiment: str, seq: int) -> UnfinishedSnapshot | None:
+        """A snapshot is going to be kept; None if there is, or somebody makes, one of this position."""
+        begun = UnfinishedSnapshot(experiment, seq, -1 - secrets.randbits(62))
+        sql = "INSERT INTO snapshot_heads (experiment, seq, complete) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        return begun if self._run(sql, begun).rowcount == 1 else None
 
-    def add_snapshot_part(self, experiment: str, seq: int, number: int, content: bytes) -> bool:
-        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile, or somebody else makes it."""
+    def add_snapshot_part(self, begun: UnfinishedSnapshot, number: int, content: bytes) -> bool:
+        """Keep a part of a snapshot; False if the snapshot was dropped meanwhile."""
         sql = """INSERT INTO snapshot_parts (experiment, seq, part, content)
-            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ?
-            ON CONFLICT DO NOTHING"""
-        return bool(self._run(sql, (number, content, experiment, seq)).rowcount == 1)
+            SELECT experiment, seq, ?, ? FROM snapshot_heads WHERE experiment = ? AND seq = ? AND complete = ?"""
+        return bool(self._run(sql, (number, content, *begun)).rowcount == 1)
 
-    def complete_snapshot(self, experiment: str, seq: int) -> None:
-        """All parts of a snapshot are there."""
-        self._run("UPDATE snapshot_heads SET complete = 1 WHERE experiment = ? AND seq = ?", (experiment, seq))
+    def complete_snapshot(self, begun: UnfinishedSnapshot) -> bool:
+        """All parts of a snapshot are there; False if it was dropped meanwhile."""
+        sql = "UPDATE snapshot_heads SET complete = 1 WHERE experiment = ? AND seq = ? AND complete = ?"
+        return bool(self._run(sql, begun).rowcount == 1)
+
+    def snapshot_heads(self, experiment: str) -> dict[int, bool]:
+        """Positions of all snapshots, earliest first, and whether they are complete."""
+        sql = "SELECT seq, complete FROM snapshot_heads WHERE experiment = ? ORDER BY seq"
+        return {seq: complete == 1 for seq, complete in self._run(sql, (experiment,))}
 
     def snapshots(self, experiment: str) -> list[int]:
         """Positions of the snapshots that are complete, latest first."""
-        sql = "SELECT seq FROM snapshot_heads WHERE experiment = ? AND complete = 1 ORDER BY seq DESC"
-        return [row[0] for row in self._run(sql, (experiment,))]
+        return [seq for seq, complete in reversed(self.snapshot_heads(experiment).items()) if complete]
 
     def snapshot(self, experiment: str, seq: int) -> Iterator[bytes]:
         """The parts of the snapshot at a position."""
