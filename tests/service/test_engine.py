@@ -341,7 +341,8 @@ def test_verify_notices_a_service_that_decided_from_another_state(run, store):
     assert f"the service has state {served['state']}" in asked.problems[0]
 
 
-def test_verify_leaves_out_decisions_whose_state_is_no_more(run, store):
+def test_verify_leaves_out_decisions_whose_state_is_no_more_if_that_takes_too_long(run, store, monkeypatch):
+    monkeypatch.setattr(verify_module, "MAX_FOLDED_AGAIN", 0)
     for i in range(30):
         run.ask(str(i))
         run.tell(str(i), revenue=float(i % 7), latency=1.0)
@@ -354,7 +355,40 @@ def test_verify_leaves_out_decisions_whose_state_is_no_more(run, store):
     run.ask("last")
     with store.read() as session:
         report = verify(session, "checkout")
-    assert (report.agrees, report.decisions, report.recomputed) == (True, 32, 1)
+    assert (report.agrees, report.whole, report.decisions, report.recomputed) == (True, False, 32, 1)
+    with store.read() as session:
+        report = verify(session, "checkout", every=True)
+    assert (report.agrees, report.whole, report.recomputed) == (True, True, 32)
+
+
+@pytest.mark.parametrize("others", ["few", "many"])
+def test_verify_makes_every_decision_of_a_small_log_again(run, store, monkeypatch, others):
+    """And finds one that was changed, in whichever state it was made; whether or not earlier states are at hand."""
+    monkeypatch.setattr(verify_module, "MAX_STATES", {"few": 1, "many": 50}[others])
+    monkeypatch.setattr(verify_module, "STEP", 3)
+    for i in range(25):
+        run.ask(str(i))
+        run.tell(str(i), revenue=float(i % 7), latency=1.0)
+        run.tell(str(i * i % (i + 1)), revenue=float(i % 5))
+    run.retire_arm("bold")
+    run.ask("last")
+    with store.read() as session:
+        report = verify(session, "checkout")
+        choose = State.choose
+        for seq in [record.seq for record in run.events if record.kind == "decided"][1::6]:
+            wrong = run.events[seq - 1].body["id"]
+            monkeypatch.setattr(
+                State,
+                "choose",
+                lambda state, x, key, wrong=wrong: (
+                    choose(state, x, key)._replace(propensity=0.123) if key == wrong else choose(state, x, key)
+                ),
+            )
+            assert [words[:30].split(":")[0] for words in verify(session, "checkout").problems] == [
+                f"decision at event {seq}"
+            ]
+    assert [event.kind for event in run.events].count("revised") > 15
+    assert (report.agrees, report.whole, report.recomputed) == (True, True, 26)
 
 
 def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, store, monkeypatch):
@@ -369,7 +403,8 @@ def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, sto
     with store.read() as session:
         report = verify(session, "checkout")
         state = rebuild(session, "checkout", session.head("checkout"))
-    assert (report.agrees, report.recomputed, report.snapshots) == (True, 0, 0)
+    assert (report.agrees, report.recomputed, report.other_version, report.snapshots) == (True, 0, 10, 0)
+    assert not report.whole
     assert state.last_snapshot == 0, "from the first event"
     assert_same(state.policy, before)
 
@@ -537,7 +572,7 @@ def test_with_three_snapshots_corrections_cost_hardly_more_than_with_all(deepest
         folded["few"] += seq - max(few, default=0)
         folded["every"] += seq - max(every, default=0)
         while len(few) >= engine_module.MAX_SNAPSHOTS:
-            few.remove(engine_module._least_missed(few, seq))
+            few.remove(snapshots_module.least_missed(few, seq))
         few.append(seq)
         every.append(seq)
     assert folded["few"] <= 2 * folded["every"]

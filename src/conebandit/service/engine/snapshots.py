@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conebandit.service.log.snapshots import SnapshotInProgress, to_parts
+from conebandit.service.log.snapshots import SnapshotInProgress, least_missed, to_parts
 from conebandit.service.log.state import State
 from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
@@ -76,19 +76,6 @@ def _make_room(session: Session, experiment_id: str, seq: int) -> None:
     heads = session.snapshot_heads(experiment_id)
     while len(heads) >= MAX_SNAPSHOTS and seq not in heads:
         unfinished = [position for position, complete in heads.items() if not complete]
-        spare = unfinished[0] if unfinished else _least_missed(list(heads), seq)
+        spare = unfinished[0] if unfinished else least_missed(list(heads), seq)
         session.drop_snapshots(experiment_id, spare, spare)
         del heads[spare]
-
-
-def _least_missed(kept: list[int], seq: int) -> int:
-    """Which snapshot to drop for one at ``seq``, so that the ages of all that are left grow by about the same factor.
-
-    A correction makes the snapshots after the value untrue, and the log is folded from the last one before it. Some
-    values are corrected after minutes, others after weeks; with such ages hardly more is folded than if all snapshots
-    were kept. Ages are those at the next snapshot, which is taken to be as far away as this one is from the last.
-    """
-    positions = [0, *sorted(kept), seq]
-    ages = [2 * seq - max(kept) - position for position in positions]
-    growth = {positions[i]: ages[i - 1] / max(ages[i + 1], 1) for i in range(1, len(positions) - 1)}
-    return min(growth, key=lambda position: growth[position])

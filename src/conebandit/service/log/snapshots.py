@@ -77,6 +77,19 @@ def _parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
     yield sum_.digest()
 
 
+def least_missed(kept: list[int], seq: int) -> int:
+    """Which snapshot to drop for one at ``seq``, so that the ages of all that are left grow by about the same factor.
+
+    A correction makes the snapshots after the value untrue, and the log is folded from the last one before it. Some
+    values are corrected after minutes, others after weeks; with such ages hardly more is folded than if all snapshots
+    were kept. Ages are those at the next snapshot, which is taken to be as far away as this one is from the last.
+    """
+    positions = [0, *sorted(kept), seq]
+    ages = [2 * seq - max(kept) - position for position in positions]
+    growth = {positions[i]: ages[i - 1] / max(ages[i + 1], 1) for i in range(1, len(positions) - 1)}
+    return min(growth, key=lambda position: growth[position])
+
+
 class SnapshotInProgress:
     """A snapshot that is being made: the state is copied now, written to a file by a thread, and then to the store.
 

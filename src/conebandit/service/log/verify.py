@@ -1,8 +1,8 @@
 """Is what was served what the log says? The state is computed anew, and compared with all that was kept of the old one.
 
 A process that serves folds each event once, as it comes, catches up with others, and goes on from another state when
-the log says that it was revised. Here the whole log is read once, from its first event, as the last revision sees it;
-if every decision is wanted, once for each revision. Three things tell whether both lead to the same state: every
+the log says that it was revised. Here the whole log is read once, from its first event, as the last revision sees it,
+and what was revised once more, as each revision saw it. Three things tell whether both lead to the same state: every
 decision in the log, which is a function of the state that it was made in; every snapshot; and, if one is asked, a
 process that is serving.
 """
@@ -10,22 +10,27 @@ process that is serving.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 
 from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import Decided, Entry, Reported, Revised
-from conebandit.service.log.replay import ARM_KINDS, follow, rebuild, revisions, start
+from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
 from conebandit.service.log.reports import Reports
-from conebandit.service.log.snapshots import OtherVersionError, from_parts
+from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
 from conebandit.service.log.state import State
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.records import Head
 from conebandit.service.stores.session import Session
 
 MAX_PROBLEMS = 10
+# Events that are folded once more for decisions whose states were revised, unless every decision is wanted. A minute or
+# two; enough for any log of up to 1000 events, and for one of some 500,000 if its corrections concern recent values.
+MAX_FOLDED_AGAIN = 1_000_000
+MAX_STATES, STEP = 6, 100  # states in memory to fold from again, and events after which one is kept
 MAX_DIFFERENT = 10_000  # decisions whose differences are remembered; those that are left out are known in the end only
 
 
@@ -44,8 +49,10 @@ class Verification:
     decisions
         How many there are.
     recomputed
-        How many of them were made again. The others were made in a state that was revised later, since a value was
-        corrected or an arm was added or retired, or by another version of the library.
+        How many of them were made again.
+    other_version
+        How many were not, because another version of the library made them. The rest was made in a state that was
+        revised later, since a value was corrected or an arm was added or retired, and left out to save time.
     snapshots
         How many were compared; those of other versions of the library are not used, and not compared.
     problems
@@ -57,13 +64,19 @@ class Verification:
     state: str
     decisions: int
     recomputed: int
+    other_version: int
     snapshots: int
     problems: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
-        """Whether everything does."""
+        """Whether all that was compared does."""
         return not self.problems
+
+    @property
+    def whole(self) -> bool:
+        """Whether every decision was made again."""
+        return self.recomputed == self.decisions
 
 
 def verify(
@@ -80,7 +93,7 @@ def verify(
     served
         What a process that is serving says of its state (``GET .../state``); the log is then read up to there.
     every
-        Also make those decisions again whose states were revised later: the log is read once for each revision.
+        Make all decisions again whose states were revised later, however often the log must be read for it.
 
     Raises
     ------
@@ -111,10 +124,7 @@ def verify(
         head = Head(served.events, served.check)
     watch = _Watch(session, experiment_id, head)
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
-    left_out = watch.of_revised_states()
-    if every:
-        watch.decide_again_as_it_was(left_out)
-        left_out = set()
+    left_out = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
     problems = [*_differences(served, digest), *watch.problems(left_out)]
     return Verification(
         id=experiment_id,
@@ -122,6 +132,7 @@ def verify(
         state=digest,
         decisions=len(watch.decided),
         recomputed=len(watch.decided) - len(left_out | watch.foreign),
+        other_version=len(watch.foreign - left_out),
         snapshots=watch.compared,
         problems=tuple(problems[:MAX_PROBLEMS]),
     )
@@ -176,7 +187,7 @@ class _Watch:
         if entry.seq in self._snapshots:
             self._compare(state, entry.seq)
 
-    def of_revised_states(self) -> set[int]:
+    def _of_revised_states(self) -> set[int]:
         """Positions of decisions that were made in a state that is no more."""
         found: set[int] = set()
         reached = 0
@@ -186,17 +197,24 @@ class _Watch:
             found.update(self.decided[low : bisect_right(self.decided, reached)])
         return found
 
-    def decide_again_as_it_was(self, wanted: set[int]) -> None:
-        """Make such decisions again, too: fold the log as each revision has seen it."""
+    def decide_again_as_it_was(self, most: float) -> set[int]:
+        """Make such decisions again, too, from the log as each revision has seen it.
+
+        The rest is left out, and returned, when more than ``most`` events would have to be folded.
+        """
+        wanted = self._of_revised_states()
         self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
-        after, view = 0, 0
+        earlier, after = _EarlierStates(self.session, self.experiment_id), 0
         for revised_at, upto in self._revisions:
-            mine = {seq for seq in wanted if after < seq < revised_at}
-            if mine:
-                last = self.session.events(self.experiment_id, revised_at - 2, revised_at - 1)[0]
-                state = start(self.session, self.experiment_id, view, before=0)
-                follow(self.session, state, last.head, partial(self._decide_some_again, mine))
-            after, view = revised_at, upto
+            made = self.decided[bisect_right(self.decided, after) : bisect_left(self.decided, revised_at)]
+            mine = wanted.intersection(made)
+            if mine or earlier.folded:
+                if not wanted or earlier.folded + earlier.distance(revised_at) > most:
+                    break
+                earlier.fold(revised_at - 1, partial(self._decide_some_again, mine))
+                wanted -= mine
+            earlier.view, after = upto, revised_at
+        return wanted
 
     def _decide_some_again(self, wanted: set[int], state: State, entry: Entry, _: Reports | None) -> None:
         if entry.seq in wanted and isinstance(entry.event, Decided):
@@ -233,3 +251,42 @@ class _Watch:
         """What does not agree, in words; without some decisions."""
         different = sorted(self._different.keys() - left_out)
         return self._problems + [f"decision at event {seq}: {self._different[seq]}." for seq in different]
+
+
+class _EarlierStates:
+    """States of a log as its revisions saw them, one revision after the other; ``view`` is that of the next one.
+
+    A few are kept on the way. Those before the first event that a revision changes are the same after it, so that not
+    all is folded again for each one.
+    """
+
+    def __init__(self, session: Session, experiment_id: str) -> None:
+        self._session, self._id = session, experiment_id
+        self.view = 0
+        self._kept: list[State] = []  # in the order of their positions
+        self.folded = 0  # events, so far
+
+    def distance(self, seq: int) -> int:
+        """How many events must be folded to get to a position."""
+        return seq - (self._kept[-1].head.seq if self._kept else 0)
+
+    def fold(self, last: int, watch: Watch) -> None:
+        """Fold up to position ``last``; the revision after it may change what has come before."""
+        state = self._copy(self._kept[-1]) if self._kept else start(self._session, self._id, self.view, before=0)
+        self.folded += last - state.head.seq
+        head = self._session.events(self._id, last - 1, last)[0].head
+        while fold_page(self._session, state, head, watch, limit=STEP):
+            self._keep(state)
+        changed = state.corrected_from
+        self._kept = [kept for kept in self._kept if changed is None or kept.head.seq < changed]
+
+    def _keep(self, state: State) -> None:
+        if len(self._kept) >= MAX_STATES:
+            spare = least_missed([kept.head.seq for kept in self._kept], state.head.seq)
+            self._kept = [kept for kept in self._kept if kept.head.seq != spare]
+        self._kept.append(self._copy(state))
+
+    def _copy(self, state: State) -> State:
+        copy = State.from_plain(state.experiment, state.plain(), state.policy.copy())
+        copy.view = self.view
+        return copy
