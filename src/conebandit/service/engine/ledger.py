@@ -75,6 +75,10 @@ class Ledger:
         """Ids of the experiments whose states are here, sorted."""
         return sorted(self._states)
 
+    def times(self) -> dict[str, int]:
+        """The times of the last events in the states that are here; other threads may ask."""
+        return {id_: state.at for id_, state in sorted(self._states.copy().items())}
+
     def state(self, experiment_id: str) -> State | None:
         """The state of an experiment, if it is here: at some event of the log, not necessarily the last."""
         return self._states.get(experiment_id)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
 from conebandit.experiment.errors import RefusalError
+from conebandit.service.engine.clock import MAX_STEP, SteadyClock
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.revisions import Revisions
@@ -45,7 +45,7 @@ class Writer:
     store
         Where to write. Several writers, in several processes, may share it.
     clock
-        Gives milliseconds since 1970.
+        Dates the events.
     tidy_up
         Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
 
@@ -67,13 +67,13 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: SteadyClock | None = None,
         tidy_up: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
         self.events_written = 0
         self.turns = 0
-        self._clock, self._tidy_up = clock, tidy_up
+        self._clock, self._tidy_up = clock or SteadyClock(), tidy_up
         self._ledger = Ledger(MAX_REPLAYED)
         self._queue: queue.SimpleQueue[_Request | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
@@ -115,6 +115,19 @@ class Writer:
     def revising(self) -> int:
         """How many logs are being folded anew."""
         return self._revisions.running
+
+    @property
+    def clock_jumped(self) -> float:
+        """Seconds between the system's clock and the one that dates events; 0 unless the first has jumped."""
+        self._clock()
+        return self._clock.jumped / 1000
+
+    @property
+    def ahead(self) -> dict[str, float]:
+        """Seconds by which logs are ahead of the clock that dates events, by experiment; left out: up to a minute."""
+        now = self._clock()
+        ahead = {id_: at - now for id_, at in self._ledger.times().items()}
+        return {id_: time / 1000 for id_, time in ahead.items() if time > MAX_STEP}
 
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""

@@ -116,12 +116,19 @@ class Metric(NamedTuple):
     samples: Callable[[Writer, RequestCounts], Iterable[Sample]]
 
 
+def _by_experiment(values: Mapping[str, float]) -> Iterator[Sample]:
+    for experiment, value in values.items():
+        yield Sample(value, {"experiment": experiment})
+
+
 # Every metric, in the order in which they are shown; docs/service.md explains them.
 METRICS = (
     Metric("conebandit_events_total", "counter", lambda writer, _: [Sample(writer.events_written)]),
     Metric("conebandit_commits_total", "counter", lambda writer, _: [Sample(writer.turns)]),
     Metric("conebandit_waiting_requests", "gauge", lambda writer, _: [Sample(writer.waiting)]),
     Metric("conebandit_running_revisions", "gauge", lambda writer, _: [Sample(writer.revising)]),
+    Metric("conebandit_clock_jumped_seconds", "gauge", lambda writer, _: [Sample(writer.clock_jumped)]),
+    Metric("conebandit_log_ahead_seconds", "gauge", lambda writer, _: _by_experiment(writer.ahead)),
     Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
     Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
