@@ -12,7 +12,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import UnavailableError
+from conebandit.service.stores import sqlite
 from conebandit.service.stores.base import MAX_IDLE, SCHEMA, open_store
 from conebandit.service.stores.postgres import PostgresStore
 from conebandit.service.stores.records import START, seal
@@ -182,3 +184,53 @@ def test_after_a_rush_few_connections_stay(address):
     with store.read() as session:
         assert session.experiments() == []
     store.close()
+
+
+def test_only_the_owner_may_read_the_file_of_a_new_store(tmp_path):
+    path = tmp_path / "log.db"
+    store = open_store(str(path))
+    with store.write() as session:
+        session.create("e")
+    beside = sorted(tmp_path.iterdir())
+    assert len(beside) == 3, "with what SQLite keeps beside it"
+    if os.name == "posix":
+        assert {file.stat().st_mode & 0o777 for file in beside} == {0o600}
+        path.chmod(0o640)
+        open_store(str(path)).close()
+        assert path.stat().st_mode & 0o777 == 0o640, "what somebody has chosen stays"
+    store.close()
+
+
+def test_a_store_on_a_read_only_file_system_can_be_read(tmp_path, monkeypatch):
+    path = str(tmp_path / "log.db")
+    store = open_store(path)
+    with store.write() as session:
+        session.create("e")
+    monkeypatch.setattr(sqlite.os, "access", lambda *_: False)  # as it says there, even to root
+    assert not sqlite._cannot_change(path), "somebody has it open, and writes beside it"
+    store.close()
+    assert sqlite._cannot_change(path)
+    with contextlib.closing(open_store(path, create=False)) as store:
+        with store.read() as session:
+            assert session.experiments() == ["e"]
+            session.check_database()
+        with pytest.raises(UnavailableError, match="readonly"), store.write() as session:
+            session.create("f")
+    assert [file.name for file in tmp_path.iterdir()] == ["log.db"], "nothing was put beside it"
+
+
+@pytest.mark.parametrize("where", [".", "file/log.db"])
+def test_a_path_that_cannot_be_a_store_is_refused_for_good(tmp_path, where):
+    """Not ``UnavailableError``, after which a start tries again for half a minute."""
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidError, match="cannot be opened"):
+        open_store(str(tmp_path / where))
+
+
+def test_postgres_acknowledges_only_what_is_on_disk(postgres):
+    address = postgres.fresh_database("synchronous")
+    for setting, used in (("off", "on"), ("on", "on"), ("remote_apply", "remote_apply")):
+        store = open_store(f"{address}?options=-csynchronous_commit%3D{setting}")
+        with store.write() as session:
+            assert list(session._run("SHOW synchronous_commit")) == [(used,)]
+        store.close()

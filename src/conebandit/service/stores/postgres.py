@@ -74,6 +74,10 @@ class _Connection:
         self.raw = _Impatient.connect(psycopg.conninfo.make_conninfo("", **settings))
         self.execute(f"SET lock_timeout = '{PATIENCE}s'")
         self.execute(f"SET statement_timeout = '{MAX_STATEMENT}s'")
+        # What is acknowledged is on disk, whatever the server or the user was set up with; stricter settings stay.
+        self.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
         self.raw.commit()
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:

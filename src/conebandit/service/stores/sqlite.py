@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.stores.base import MAX_IDLE, SCHEMA
 from conebandit.service.stores.session import Session
 
 WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
 PATIENCE = 10.0  # seconds to wait for another process that writes
+CANNOT_OPEN = "SQLITE_CANTOPEN"
 
 
 class _Connection:
     for_update = ""  # BEGIN IMMEDIATE has locked everything
 
-    def __init__(self, path: str, cache: int) -> None:
-        self.raw = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    def __init__(self, path: str, cache: int, *, unchanging: bool = False) -> None:
+        where = f"{Path(path).absolute().as_uri()}?immutable=1" if unchanging else path
+        self.raw = sqlite3.connect(
+            where, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=unchanging
+        )
         self.execute = self.raw.execute
-        self.execute("PRAGMA journal_mode = WAL")
-        self.execute("PRAGMA synchronous = FULL")  # what is acknowledged survives a power cut
         self.execute(f"PRAGMA cache_size = -{cache}")
-        self.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: moving pages to the file costs more than writing them
+        if not unchanging:
+            self.execute("PRAGMA journal_mode = WAL")
+            self.execute("PRAGMA synchronous = FULL")  # what is acknowledged survives a power cut
+            self.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: moving pages costs more than writing them
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
@@ -45,24 +52,28 @@ class SqliteStore:
     path
         The file.
     create
-        Make it, with its folder, if it is missing.
+        Make it, with its folder, if it is missing; only its owner may read it.
     """
 
     def __init__(self, path: str, *, create: bool = True) -> None:
         if not create and not Path(path).exists():
             raise NotFoundError(f"there is no store at {path}.")
         self._path = path
+        self._unchanging = not create and _cannot_change(path)
         self._idle: dict[int, queue.LifoQueue[_Connection]] = {
             cache: queue.LifoQueue(MAX_IDLE) for cache in (WRITING, READING)
         }
         try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UnavailableError(f"the folder of {path} cannot be made: {error}.") from None
-        try:
+            if create:
+                _make_file(Path(path))
             self._make_tables(create=create)
         except NotFoundError:
             self.close()
+            raise
+        except (OSError, UnavailableError) as error:
+            wrong_path = isinstance(error, OSError) or getattr(error.__cause__, "sqlite_errorname", "") == CANNOT_OPEN
+            if wrong_path:  # trying again would not help
+                raise InvalidError(f"the database {path} cannot be opened: {error}") from None
             raise
 
     def _make_tables(self, *, create: bool) -> None:
@@ -70,7 +81,7 @@ class SqliteStore:
             there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
             if not create and "experiments" not in there:
                 raise NotFoundError(f"there is no store at {self._path}: the database has no table of experiments.")
-            if not SCHEMA.keys() <= there:
+            if not SCHEMA.keys() <= there and not self._unchanging:
                 with _transaction(connection, "BEGIN IMMEDIATE"):
                     for statement in SCHEMA.values():
                         connection.execute(statement.format(blob="BLOB"))
@@ -94,7 +105,7 @@ class SqliteStore:
             try:
                 connection = self._idle[cache].get_nowait()
             except queue.Empty:
-                connection = _Connection(self._path, cache)
+                connection = _Connection(self._path, cache, unchanging=self._unchanging)
             try:
                 yield connection
             finally:
@@ -112,6 +123,23 @@ class SqliteStore:
         for idle in self._idle.values():
             while not idle.empty():
                 idle.get_nowait().raw.close()
+
+
+def _make_file(path: Path) -> None:
+    """Make the folder and the file if they are missing; only the owner may read it, or what SQLite puts beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Not if it is there: to close a file again would take away the locks that this process has on it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _cannot_change(path: str) -> bool:
+    """Whether nobody can have anything to write: the folder is read-only, and nothing lies beside the file.
+
+    SQLite reads such a file only if it is told so, since it cannot put its own beside it.
+    """
+    beside = [Path(f"{path}-{suffix}").exists() for suffix in ("wal", "shm")]
+    return not os.access(Path(path).absolute().parent, os.W_OK) and not any(beside)
 
 
 @contextmanager
