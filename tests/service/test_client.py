@@ -1,12 +1,15 @@
 """The client, where connections break and ids are odd."""
 
+import http.client
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 import conebandit as cb
+from conebandit.service import client as client_module
 from conebandit.service.client import ClientError
 from conebandit.service.http.server import serving
 
@@ -80,6 +83,35 @@ def test_a_new_connection_that_breaks_counts(server):
     with cb.Client(server.address, retries=1) as client, pytest.raises(ClientError, match="cannot be reached"):
         client.decide("e")
     assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("answers", [False, True], ids=["silent", "busy"])
+def test_all_tries_together_take_no_longer_than_the_deadline(answers, monkeypatch):
+    """By the clock of the client: each try and each pause gets what is left."""
+    waited, now = [], [100.0]
+
+    class Connection(http.client.HTTPConnection):
+        def request(self, *_):
+            now[0] += 0.25
+
+        def getresponse(self):
+            waited.append(self.timeout)
+            now[0] += 0.5 if answers else self.timeout
+            if not answers:
+                raise TimeoutError("timed out")
+            return SimpleNamespace(status=503, read=lambda: b"{}")
+
+    monkeypatch.setattr(client_module.http.client, "HTTPConnection", Connection)
+    monkeypatch.setattr(
+        client_module,
+        "time",
+        SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)),
+    )
+    with cb.Client("http://127.0.0.1:9", timeout=3.0, retries=50) as client, pytest.raises(ClientError):
+        client.decide("e")
+    assert now[0] <= 103.0 + 0.5
+    assert waited == sorted(waited, reverse=True)
+    assert (len(waited) > 2) == answers
 
 
 def test_an_empty_id_is_refused_and_not_replaced(tmp_path, declaration):

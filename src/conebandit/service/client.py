@@ -72,7 +72,7 @@ class Client:
     retries
         How often to try again. A connection that the service has ended while it was idle does not count.
     timeout
-        Seconds to wait for an answer.
+        Seconds to wait for an answer, all tries together.
 
     Attributes
     ----------
@@ -210,37 +210,50 @@ class Client:
 
     def _call_bytes(self, method: str, path: str, body: Any = None) -> bytes:
         payload = None if body is None else json.dumps(body, allow_nan=False)
+        deadline = time.monotonic() + self._timeout
         for attempt in range(self._retries + 1):
             try:
-                status, content = self._send(method, path, payload)
+                status, content = self._send(method, path, payload, deadline)
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 status, content = 0, (str(error) or type(error).__name__).encode()
-            if status not in (0, 502, 503, 504) or attempt == self._retries:
+            pause = min(0.05 * 2**attempt, 2.0) * _jitter.uniform(0.5, 1.0)  # not all clients at once
+            last = attempt == self._retries or time.monotonic() + pause >= deadline
+            if status not in (0, 502, 503, 504) or last:
                 break
-            time.sleep(min(0.05 * 2**attempt, 2.0) * _jitter.uniform(0.5, 1.0))  # not all clients at once
+            time.sleep(pause)
         if status // 100 != 2:
             raise ClientError(status, _message(status, content.decode("utf-8", "replace")))
         return content
 
-    def _send(self, method: str, path: str, payload: str | None) -> tuple[int, bytes]:
+    def _send(self, method: str, path: str, payload: str | None, deadline: float) -> tuple[int, bytes]:
         reused = getattr(self._local, "connection", None) is not None
         try:
-            return self._exchange(method, path, payload)
+            return self._exchange(method, path, payload, deadline)
         except ConnectionError:
             self.close()
             if not reused:
                 raise
-        return self._exchange(method, path, payload)  # the service ends connections that are idle for some seconds
+        # The service ends connections that are idle for some seconds.
+        return self._exchange(method, path, payload, deadline)
 
-    def _exchange(self, method: str, path: str, payload: str | None) -> tuple[int, bytes]:
+    def _exchange(self, method: str, path: str, payload: str | None, deadline: float) -> tuple[int, bytes]:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            connection = self._local.connection = kind(self._host, self._port, timeout=self._timeout)
+            connection = self._local.connection = kind(self._host, self._port)
+        _wait_until(connection, deadline)
         connection.request(method, self._prefix + path, payload, self._headers)
+        _wait_until(connection, deadline)
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+def _wait_until(connection: http.client.HTTPConnection, deadline: float) -> None:
+    """Have the next step on a connection, be it open or not, end by then."""
+    connection.timeout = max(deadline - time.monotonic(), 0.001)
+    if connection.sock is not None:
+        connection.sock.settimeout(connection.timeout)
 
 
 def _message(status: int, text: str) -> str:
