@@ -19,7 +19,10 @@ from conebandit.service.engine import turn as engine
 from conebandit.service.http import access, backend, keys, limits, metrics
 from conebandit.service.http.routes import experiments
 from conebandit.service.http.server import serve, serving
+from conebandit.service.stores import session as session_module
 from conebandit.service.stores.base import open_store
+from conebandit.service.stores.session import NOBODY
+from conebandit.service.stores.sqlite import SqliteStore
 
 DESK = {"age": 50, "device": "desk"}
 QUERY = {"context": json.dumps(DESK)}
@@ -135,6 +138,58 @@ def test_metrics_are_what_prometheus_reads(client):
     assert types["conebandit_requests_total"] == types["conebandit_events_total"] == "counter"
     assert values["conebandit_events_total", ()] == 6
     assert types["conebandit_running_revisions"] == "gauge"
+
+
+def test_the_schema_tells_of_keys_and_refusals(sqlite_client):
+    schema = sqlite_client.get("/openapi.json").json()
+    assert set(schema["components"]["securitySchemes"]) == {"key", "bearer"}
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            if path in ("/healthz", "/readyz"):
+                assert "security" not in operation
+            else:
+                assert operation["security"] == [{"key": []}, {"bearer": []}]
+                for status in ("401", "403", "422", "503"):
+                    form = operation["responses"][status]["content"]["application/json"]["schema"]
+                    assert form["required"] == ["error"]
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+def test_a_body_that_is_not_said_to_be_json(sqlite_client, content_type):
+    headers = {} if content_type is None else {"content-type": content_type}
+    content = json.dumps({"id": "one", "context": DESK})
+    reply = sqlite_client.post("/experiments/checkout/decisions", content=content, headers=headers)
+    assert reply.status_code == 415
+    assert reply.json() == {"error": "the body must come with the header 'Content-Type: application/json'."}
+
+
+def test_readiness_is_that_the_store_can_be_written_to(sqlite_client, sqlite_address, monkeypatch):
+    monkeypatch.setattr(backend, "MAX_READY_AGE", 600.0)
+    assert sqlite_client.get("/readyz").json() == {"status": "ok"}
+    commits = sqlite_client.get("/metrics").text
+    assert sqlite_client.get("/readyz").status_code == 200
+    assert _value(sqlite_client.get("/metrics").text, "commits") == _value(commits, "commits"), "not each time"
+    write = SqliteStore.write
+
+    @contextlib.contextmanager
+    def write_on_a_full_disk(store):
+        with write(store) as session:
+            session._run("PRAGMA max_page_count = 1")  # as large as it is, and not larger
+            yield session
+
+    monkeypatch.setattr(SqliteStore, "write", write_on_a_full_disk)
+    monkeypatch.setattr(session_module, "TRIED", 1 << 20)
+    monkeypatch.setattr(backend, "MAX_READY_AGE", 0.0)
+    assert sqlite_client.get("/healthz").status_code == 200
+    assert sqlite_client.get("/readyz").status_code == 503
+    monkeypatch.undo()
+    assert sqlite_client.get("/experiments").json() == ["checkout"], "and nothing of it is left"
+    with contextlib.closing(open_store(sqlite_address)) as store, store.read() as session:
+        assert session.snapshot_heads(NOBODY) == {}
+
+
+def _value(text, name):
+    return float(re.search(rf"^conebandit_{name}_total (\S+)$", text, re.M)[1])
 
 
 def test_every_metric_is_in_the_manual():
@@ -347,7 +402,7 @@ def test_keys_and_scopes(sqlite_client, sqlite_address, monkeypatch):
             assert reply.status_code == 401, wrong
     assert sqlite_client.get("/experiments").status_code == 401
     assert sqlite_client.get("/metrics").status_code == 401
-    assert sqlite_client.get("/healthz").status_code == 200
+    assert sqlite_client.get("/healthz").status_code == sqlite_client.get("/readyz").status_code == 200
     with store.write() as session:
         assert session.remove_key(made["decide"].split("_")[1])
     time.sleep(0.01)
@@ -445,7 +500,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
 
 def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
-    assert len(schema["paths"]) == 14
+    assert len(schema["paths"]) == 15
     declared = json.dumps(schema["paths"]["/experiments"]["post"])
     assert "tradeoffs" in declared
     assert "`explore`, from 0 (the default) to 1" in declared

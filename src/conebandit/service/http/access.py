@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from conebandit.service.http import keys
+from conebandit.service.http.errors import REFUSALS
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.session import KeyRow
 
@@ -23,6 +24,10 @@ from conebandit.service.stores.session import KeyRow
 MAX_KEY_AGE, MAX_KEY_AGE_WHILE_READING = 1.0, 5.0
 BEARER = re.compile(r"^bearer +", re.IGNORECASE)
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+KEY_SCHEMES = {  # how a key is sent, as OpenAPI says it; either will do
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
 
 
 class Doorkeeper:
@@ -104,6 +109,9 @@ def guarded(door: Doorkeeper, scope: str) -> APIRouter:
     """For routes that need a key of this scope. It is checked before the body is read: strangers cost little."""
 
     class Guarded(APIRoute):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "openapi_extra": {"security": [{name: []} for name in KEY_SCHEMES]}})
+
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
 
@@ -113,7 +121,7 @@ def guarded(door: Doorkeeper, scope: str) -> APIRouter:
 
             return check_first
 
-    return APIRouter(route_class=Guarded)
+    return APIRouter(route_class=Guarded, responses=REFUSALS)
 
 
 def _hostname(host: str) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from conebandit._version import __version__
 from conebandit.service.engine.writer import Writer
-from conebandit.service.http.access import Doorkeeper
+from conebandit.service.http.access import KEY_SCHEMES, Doorkeeper
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.errors import add_error_handlers
 from conebandit.service.http.limits import RequestMiddleware
@@ -19,6 +20,16 @@ from conebandit.service.http.routes.experiments import add_experiment_routes
 from conebandit.service.http.routes.operations import add_operation_routes
 from conebandit.service.http.routes.queries import add_query_routes
 from conebandit.service.http.routes.traffic import add_traffic_routes
+
+
+class _Service(FastAPI):
+    """With the ways to send a key in its OpenAPI schema."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The schema; made once."""
+        schema = super().openapi()
+        schema["components"]["securitySchemes"] = KEY_SCHEMES
+        return schema
 
 
 def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool = True) -> FastAPI:
@@ -50,7 +61,7 @@ def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool =
         yield
         await run_in_threadpool(writer.close)
 
-    app = FastAPI(title="conebandit", version=__version__, lifespan=lifespan)
+    app = _Service(title="conebandit", version=__version__, lifespan=lifespan)
     door = Doorkeeper(writer.store, hosts, reachable=reachable)
     backend, counts = Backend(writer), RequestCounts()
     add_experiment_routes(app, door, backend)

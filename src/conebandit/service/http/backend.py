@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
@@ -12,11 +14,14 @@ from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import Store
+from conebandit.service.stores.session import NOBODY
 
 LongRead = Literal["shift", "export", "events"]
 # How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that short reads
 # find one: every request may have to read the API keys.
 MAX_LONG_READS: dict[LongRead, int] = {"shift": 4, "export": 8, "events": 4}
+
+MAX_READY_AGE = 1.0  # seconds for which it is believed that the store can be written to
 
 T = TypeVar("T")
 
@@ -34,6 +39,7 @@ class Backend:
         self.writer = writer
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
+        self._written = -math.inf  # when it was last seen that the store can be written to
         self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}
 
     async def in_turn(self, experiment: str, work: Callable[[Turn], T]) -> T:
@@ -49,6 +55,12 @@ class Backend:
         """Read something that may take a while."""
         async with self._long_reads[kind]:
             return await run_in_threadpool(work, *args)
+
+    async def try_writing(self) -> None:
+        """Whether the writer works and the store takes something; strangers may ask, so not each time."""
+        if time.monotonic() >= self._written + MAX_READY_AGE:
+            await self.in_turn(NOBODY, lambda turn: turn.transaction.session.try_writing())
+            self._written = time.monotonic()
 
     async def experiments(self) -> list[str]:
         """Ids of all experiments."""

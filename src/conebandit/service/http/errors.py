@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +21,23 @@ MAX_REPORTED = 5  # of what is wrong with the form of a request
 
 log = logging.getLogger("conebandit.service")
 
+_FORM = {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+# What OpenAPI says of every route that needs a key.
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"description": words, "content": {"application/json": {"schema": _FORM}}}
+    for status, words in {
+        401: "There is no valid API key.",
+        403: "The API key has not the scope that is needed, or without keys the request comes from elsewhere.",
+        404: "There is no such experiment, decision or arm.",
+        409: "It contradicts what is in the log.",
+        413: "The body is too large.",
+        415: "The body does not come as JSON.",
+        422: "Something in the request is not valid.",
+        500: "The service is at fault.",
+        503: "The store did not take it; try again with the same ids.",
+    }.items()
+}
+
 
 def add_error_handlers(app: FastAPI) -> None:
     """Have the application answer expected errors. Unexpected ones are answered in ``limits``, around everything."""
@@ -35,7 +53,9 @@ def add_error_handlers(app: FastAPI) -> None:
         return error_reply(str(error), error.status)
 
     @app.exception_handler(RequestValidationError)
-    async def malformed(_: Request, error: RequestValidationError) -> Response:
+    async def malformed(request: Request, error: RequestValidationError) -> Response:
+        if error.errors()[0]["loc"][:1] == ("body",) and "json" not in request.headers.get("content-type", "").lower():
+            return error_reply("the body must come with the header 'Content-Type: application/json'.", 415)
         found = [f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()]
         return error_reply("; ".join(found[:MAX_REPORTED]), 422)
 

@@ -20,6 +20,12 @@ def add_operation_routes(app: FastAPI, door: Doorkeeper, backend: Backend, count
         await backend.experiments()
         return {"status": "ok"}
 
+    @app.get("/readyz")
+    async def readyz() -> dict[str, str]:
+        """Whether the store can be written to: 503 if it cannot, as when the disk is full."""
+        await backend.try_writing()
+        return {"status": "ok"}
+
     @look.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         """Counters, and histograms of latencies, in the text format of Prometheus."""
