@@ -562,6 +562,18 @@ def test_snapshots_make_way_for_a_new_one(run, store):
         assert list(session.snapshot("checkout", 5)) == []
 
 
+def test_of_many_snapshots_a_few_make_way_at_once(run, store):
+    """An earlier release may have left hundreds; to drop them all would keep everybody waiting."""
+    with store.write() as session:
+        for seq in range(1, 30):
+            session.save_snapshot("checkout", seq, [b"a part"])
+        left = []
+        for seq in range(30, 34):
+            assert engine_module.begin_snapshot(session, "checkout", seq)
+            left.append(len(session.snapshot_heads("checkout")))
+    assert left == [20, 11, 3, 3]
+
+
 @pytest.mark.parametrize("deepest", [50, 500, 2000, 100_000])
 def test_with_three_snapshots_corrections_cost_hardly_more_than_with_all(deepest):
     rng = random.Random(deepest)
@@ -576,6 +588,13 @@ def test_with_three_snapshots_corrections_cost_hardly_more_than_with_all(deepest
         few.append(seq)
         every.append(seq)
     assert folded["few"] <= 2 * folded["every"]
+
+
+@pytest.mark.parametrize("seq", [1, 50, 150, 250, 350, 10**6])
+def test_which_snapshot_makes_way_wherever_the_new_one_is(seq):
+    """A revision may write one before the last event."""
+    for kept in ([100, 200, 300], [300, 100, 200], [298, 299, 300], [2, 3, 300]):
+        assert snapshots_module.least_missed(kept, seq) in kept
 
 
 def test_arms_are_added_up_to_the_size_that_could_be_declared(store, declaration, monkeypatch):

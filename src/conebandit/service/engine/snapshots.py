@@ -9,6 +9,7 @@ from conebandit.service.stores.session import Session, UnfinishedSnapshot
 SNAPSHOT_EVERY = 10_000  # events, at least
 SNAPSHOT_GROWTH = 1.25  # and by this factor, so that the work for all snapshots stays proportional to the log
 MAX_SNAPSHOTS = 3  # of an experiment, at any time, with those that are being written
+MAX_DROPPED = 10  # at once, so that nobody waits for long: an earlier release may have left hundreds of them
 
 
 class Snapshots:
@@ -74,7 +75,8 @@ def _make_room(session: Session, experiment_id: str, seq: int) -> None:
     First those that nobody has completed: if somebody still writes one, he notices. Then those that are missed least.
     """
     heads = session.snapshot_heads(experiment_id)
-    while len(heads) >= MAX_SNAPSHOTS and seq not in heads:
+    surplus = 0 if seq in heads else len(heads) - MAX_SNAPSHOTS + 1
+    for _ in range(min(surplus, MAX_DROPPED)):
         unfinished = [position for position, complete in heads.items() if not complete]
         spare = unfinished[0] if unfinished else least_missed(list(heads), seq)
         session.drop_snapshots(experiment_id, spare, spare)

@@ -126,8 +126,7 @@ class Writer:
     def ahead(self) -> dict[str, float]:
         """Seconds by which logs are ahead of the clock that dates events, by experiment; left out: up to a minute."""
         now = self._clock()
-        ahead = {id_: at - now for id_, at in self._ledger.times().items()}
-        return {id_: time / 1000 for id_, time in ahead.items() if time > MAX_STEP}
+        return {id_: (at - now) / 1000 for id_, at in self._ledger.times().items() if at - now > MAX_STEP}
 
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""

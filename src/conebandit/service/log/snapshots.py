@@ -82,11 +82,11 @@ def least_missed(kept: list[int], seq: int) -> int:
 
     A correction makes the snapshots after the value untrue, and the log is folded from the last one before it. Some
     values are corrected after minutes, others after weeks; with such ages hardly more is folded than if all snapshots
-    were kept. Ages are those at the next snapshot, which is taken to be as far away as this one is from the last.
+    were kept. Ages are those at the next snapshot, taken to be as far away as the last two are from each other.
     """
-    positions = [0, *sorted(kept), seq]
-    ages = [2 * seq - max(kept) - position for position in positions]
-    growth = {positions[i]: ages[i - 1] / max(ages[i + 1], 1) for i in range(1, len(positions) - 1)}
+    positions = sorted([0, *kept, seq])
+    ages = [2 * positions[-1] - positions[-2] - position for position in positions]
+    growth = {positions[i]: ages[i - 1] / ages[i + 1] for i in range(1, len(positions) - 1) if positions[i] != seq}
     return min(growth, key=lambda position: growth[position])
 
 
