@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
+import logging
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 
@@ -17,12 +21,21 @@ from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import UnavailableError
 from conebandit.service.http.app import create_app
+from conebandit.service.http.connections import Connection, Connections, FewLines, allow_files, max_connections
 from conebandit.service.stores.base import open_store
 
-BACKLOG = 2048
+BACKLOG = 2048  # callers that may wait to be let in
+AT_ONCE = 100  # of them are let in before those that are too many can make way
 PATIENCE, PAUSE = 30.0, 1.0  # seconds for which a start tries again while the store does not answer, and between tries
 GRACE = 10  # seconds for requests that are being answered when the service is told to end
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or []:
+            listener.listen(BACKLOG)  # for asyncio both numbers are the same
 
 
 def serve(
@@ -47,6 +60,7 @@ def serve(
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
+    allow_files()
     server, listener = _prepare_patiently(where, host, port, allow_hosts, say)
     with listener:
         server.run(sockets=[listener])
@@ -131,16 +145,22 @@ def _prepare(
         listener.close()
         raise
     say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
+    connections = Connections(max_connections())
     config = uvicorn.Config(
         create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host)),
         log_level="warning",
         access_log=False,
         server_header=False,
         lifespan="on",
-        backlog=BACKLOG,
+        backlog=AT_ONCE,
+        http=cast("type[asyncio.Protocol]", partial(Connection, connections)),
         timeout_graceful_shutdown=GRACE,
     )
-    return uvicorn.Server(config), listener
+    for name in ("asyncio", "uvicorn.error"):  # what strangers cause is said there
+        logger = logging.getLogger(name)
+        if not any(isinstance(known, FewLines) for known in logger.filters):
+            logger.addFilter(FewLines())
+    return _Server(config), listener
 
 
 def _address(listener: socket.socket, host: str) -> str:
