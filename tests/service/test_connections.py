@@ -125,7 +125,7 @@ def test_who_makes_way():
 
 def test_few_lines_are_logged_of_a_kind(monkeypatch):
     few, now = connections.FewLines(), [1000.0]
-    monkeypatch.setattr(connections.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
 
     def lines(text, number):
         records = [logging.LogRecord("n", logging.WARNING, "", 0, text, (), None) for _ in range(number)]
