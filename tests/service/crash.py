@@ -94,7 +94,7 @@ def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: in
 def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
     """The states of all processes, and how many answer something else than the first."""
     context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
-    clients = [cb.Client(server.url, retries=20) for server in servers]
+    clients = [cb.Client(server.url, retries=100, timeout=120.0) for server in servers]
     wait_for_revisions(*clients)
     retried = [client.decide("checkout", context, id="once") for client in clients]
     fronts = [client.front("checkout", context) for client in clients]

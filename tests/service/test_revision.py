@@ -225,7 +225,7 @@ def test_a_service_that_is_killed_while_it_revises(tmp_path, declaration):
     address = str(tmp_path / "log.db")
     server = Process(address)
     server.wait_until_ready()
-    with cb.Client(server.url, retries=50) as client:
+    with cb.Client(server.url, retries=100, timeout=120.0) as client:
         client.create(declaration)
         ids = [f"d{i}" for i in range(1000)]
         made = client.decide_many("checkout", [PHONE] * 1000, ids=ids)
