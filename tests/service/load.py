@@ -100,7 +100,7 @@ class Load:
             thread.join()
 
     def _run(self, k: int) -> None:
-        clients = [cb.Client(url, retries=100, timeout=10) for url in self._urls]
+        clients = [cb.Client(url, retries=100, timeout=120) for url in self._urls]
         try:
             self._go_on(k, clients)
         except BaseException as error:

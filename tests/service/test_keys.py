@@ -43,7 +43,7 @@ def test_a_stranger_learns_nothing_about_the_form_of_requests(tmp_path):
     with serving(address) as url, httpx.Client(base_url=url) as client:
         for path in ("/experiments", "/experiments/e/decisions", "/experiments/e/outcomes", "/experiments/e/arms"):
             assert client.post(path, content=b"{").status_code == 401
-        headers = {"x-api-key": key}
+        headers = {"x-api-key": key, "content-type": "application/json"}
         assert client.post("/experiments/e/outcomes", content=b"{", headers=headers).status_code == 403
         assert client.post("/experiments/e/decisions", content=b"{", headers=headers).status_code == 422
 
