@@ -151,29 +151,39 @@ def evidence() -> str:
         "",
         elsewhere(),
         "",
-        real_trials(),
+        lead_on_trials(),
     ]
     return "\n".join(lines)
 
 
 def real_trials() -> str:
-    """What benchmarks/real_trials.py found: the default, the best other policy and the trial, before and after."""
-    rows = results("real_trials")["rows"]
+    """The table of docs/leaderboard-trials.md: every policy in every trial, the best one after the change first."""
+    rows = sorted(results("real_trials")["rows"], key=lambda row: float(row["after"]))
     lines = [
-        "On patients and families of real trials (outcome models fitted to their data, residuals resampled; by `python "
-        "benchmarks/real_trials.py`;\n[every policy](../benchmarks/results/real_trials.md), and [raw rows by replay]"
-        "(../benchmarks/results/real_trials_replay.md)), scores before and after the population changes:",
-        "",
-        "| trial | default, before | after | best other policy | before | after | its own lots, before | after |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| trial | policy | score before | score after | play after | report after |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for trial in dict.fromkeys(row["trial"] for row in rows):
-        here = {row["policy"]: row for row in rows if row["trial"] == trial}
-        others = [name for name in here if name not in ("default", "oracle", "trial")]
-        best = min(others, key=lambda name: float(here[name]["after"]))
-        cells = [f"{here[name][part]:.4f}" for name in ("default", best, "trial") for part in ("before", "after")]
-        lines.append(f"| {trial} | {cells[0]} | {cells[1]} | `{best}` | {' | '.join(cells[2:])} |")
+    for trial in sorted({row["trial"] for row in rows}):
+        for row in rows:
+            if row["trial"] == trial:
+                scores = [f"{row[part]:.4f} ± {row[f'se {part}']:.4f}" for part in ("before", "after")]
+                parts = [f"{row[name]:.4f}" for name in ("play after", "report after")]
+                lines.append(f"| {' | '.join([trial, row['policy'], *scores, *parts])} |")
     return "\n".join(lines)
+
+
+def lead_on_trials() -> str:
+    """One sentence about them, for docs/which-policy.md."""
+    found = results("real_trials")["rows"]
+    ratios = []
+    for trial in dict.fromkeys(row["trial"] for row in found):
+        scores = {row["policy"]: float(row["after"]) for row in found if row["trial"] == trial}
+        best = min(score for name, score in scores.items() if name not in ("default", "oracle", "trial"))
+        ratios.append(f"{scores['default'] / best:.2f} ({trial})")
+    return (
+        "On patients and families of real trials, after the population has changed, its score is "
+        f"{', '.join(ratios)}\ntimes that of the best other policy ([every policy](leaderboard-trials.md))."
+    )
 
 
 def elsewhere() -> str:
@@ -264,6 +274,7 @@ def _option(parameter: Any) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": paragraph,
     "docs/which-policy.md": evidence,
+    "docs/leaderboard-trials.md": real_trials,
     "docs/kernel.md": kernel_constants,
     "docs/shift.md": streams,
     "docs/reference/command-line.md": command_line,
