@@ -48,12 +48,17 @@ def learning() -> str:
     )
 
 
+def unseen_ratios() -> tuple[dict[str, float], float, float]:
+    """Ratios of scores in the kinds of benchmarks/unseen.py, by name; their geometric mean, and the worst."""
+    ratios = {row["task"]: float(row["score_ratio"]) for row in results("unseen")["rows"]}
+    return ratios, ratios.pop("geometric mean"), ratios.pop("worst")
+
+
 def unseen() -> str:
-    rows = {row["task"]: row for row in results("unseen")["rows"]}
-    mean, worst = (rows.pop(name)["score_ratio"] for name in ("geometric mean", "worst"))
-    wins = sum(row["score_ratio"] < 1 for row in rows.values())
+    ratios, mean, worst = unseen_ratios()
+    wins = sum(ratio < 1 for ratio in ratios.values())
     return (
-        f"* **Also elsewhere.** In {len(rows)} kinds of environments that nothing was tuned on, it has {mean:.2f} "
+        f"* **Also elsewhere.** In {len(ratios)} kinds of environments that nothing was tuned on, it has {mean:.2f} "
         f"times the score of the best\n  rival of each kind in hindsight (better in {wins}; {worst:.2f} at worst; "
         "[which](benchmarks/results/unseen.md))."
     )
@@ -187,14 +192,11 @@ def lead_on_trials() -> str:
 
 
 def elsewhere() -> str:
-    """What benchmarks/unseen.py found, once it was run on the policy as it is."""
-    if not (ROOT / "benchmarks" / "results" / "unseen.json").exists():
-        return "In kinds of environments that nothing was tuned on, the policy as it is now was not measured yet."
-    rows = {row["task"]: row for row in results("unseen")["rows"]}
-    mean, worst = (rows.pop(name)["score_ratio"] for name in ("geometric mean", "worst"))
-    hardest = max(rows, key=lambda task: rows[task]["score_ratio"])
+    """What benchmarks/unseen.py found."""
+    ratios, mean, worst = unseen_ratios()
+    hardest = max(ratios, key=lambda task: ratios[task])
     return (
-        f"In {len(rows)} kinds of environments that nothing was tuned on (by `python benchmarks/unseen.py`; "
+        f"In {len(ratios)} kinds of environments that nothing was tuned on (by `python benchmarks/unseen.py`; "
         "[which](../benchmarks/results/unseen.md)),\nthe ratio of scores to the best rival of each kind in hindsight "
         f"is {mean:.2f} in the geometric mean and {worst:.2f} at worst (`{hardest}`)."
     )
