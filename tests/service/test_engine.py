@@ -14,18 +14,21 @@ from conebandit.policies.compiled import CompiledPolicy
 from conebandit.service.engine import snapshots as engine_module
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
+from conebandit.service.log import choosing as choosing_module
 from conebandit.service.log import snapshots as snapshots_module
-from conebandit.service.log import state as state_module
 from conebandit.service.log import verify as verify_module
 from conebandit.service.log import windows
+from conebandit.service.log.choosing import choose
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.snapshots import from_parts, to_parts
-from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
+
+# Where an arm is chosen: for a decision, and when it is made again.
+DECIDING, VERIFYING = "conebandit.service.engine.traffic.choose", "conebandit.service.log.verify.choose"
 
 
 @pytest.fixture
@@ -213,7 +216,6 @@ def test_the_log_keeps_the_probabilities_of_all_arms(run):
 def test_verify_compares_probabilities_unless_they_were_not_kept(run, store, monkeypatch):
     for i in range(5):
         run.ask(str(i))
-    choose = State.choose
 
     def choose_otherwise(chances):
         def chosen(state, x, key):
@@ -224,11 +226,11 @@ def test_verify_compares_probabilities_unless_they_were_not_kept(run, store, mon
 
     with store.read() as session:
         assert verify(session, "checkout").agrees
-        monkeypatch.setattr(State, "choose", choose_otherwise({"old": 1.0}))
+        monkeypatch.setattr(VERIFYING, choose_otherwise({"old": 1.0}))
         report = verify(session, "checkout")
     assert len(report.problems) == 5
     assert "choice is {" in report.problems[0]
-    monkeypatch.setattr(State, "choose", choose_otherwise(None))
+    monkeypatch.setattr(DECIDING, choose_otherwise(None))
     run.ask("as-before")
     monkeypatch.undo()
     assert "probabilities" not in run.events[-1].body["choice"]
@@ -374,12 +376,10 @@ def test_verify_makes_every_decision_of_a_small_log_again(run, store, monkeypatc
     run.ask("last")
     with store.read() as session:
         report = verify(session, "checkout")
-        choose = State.choose
         for seq in [record.seq for record in run.events if record.kind == "decided"][1::6]:
             wrong = run.events[seq - 1].body["id"]
             monkeypatch.setattr(
-                State,
-                "choose",
+                VERIFYING,
                 lambda state, x, key, wrong=wrong: (
                     choose(state, x, key)._replace(propensity=0.123) if key == wrong else choose(state, x, key)
                 ),
@@ -397,7 +397,7 @@ def test_another_version_uses_no_snapshots_and_makes_no_decisions_again(run, sto
         run.tell(str(i), revenue=float(i))
     run.write_snapshot()
     before = run.policy()
-    monkeypatch.setattr(state_module, "__version__", "99.0")
+    monkeypatch.setattr(choosing_module, "__version__", "99.0")
     monkeypatch.setattr(snapshots_module, "__version__", "99.0")
     monkeypatch.setattr(verify_module, "__version__", "99.0")
     with store.read() as session:

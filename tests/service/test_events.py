@@ -13,7 +13,6 @@ from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
     ArmRetired,
-    Choice,
     Created,
     Decided,
     Entry,
@@ -22,14 +21,13 @@ from conebandit.service.log.events import (
     ModeChanged,
     Reported,
     Revised,
-    Selection,
-    Version,
     read,
     read_as,
     seal_event,
 )
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.restore import restore
+from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import BEGINNING, START, canonical, seal

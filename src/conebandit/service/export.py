@@ -17,8 +17,9 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import replay
-from conebandit.service.log.events import Choice, Decided, read
+from conebandit.service.log.events import Decided, read
 from conebandit.service.log.reports import Reports
+from conebandit.service.log.selection import Choice
 from conebandit.service.log.windows import deadline
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record, canonical, to_lines

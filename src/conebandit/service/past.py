@@ -12,8 +12,9 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
 from conebandit.experiment.learner import Learner
 from conebandit.experiment.rows import read_rows
+from conebandit.service.engine.experiments import new_state
 from conebandit.service.engine.ledger import Ledger
-from conebandit.service.engine.turn import Turn, new_state
+from conebandit.service.engine.turn import Turn
 from conebandit.service.log.past import Past
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.stores.base import Store, open_store

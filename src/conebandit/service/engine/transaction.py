@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from conebandit.service.errors import CorruptionError
-from conebandit.service.log.events import Decided, Entry, Event, Learned, Revised, read, read_as, seal_event
+from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read, read_as, seal_event
 from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -118,10 +118,10 @@ class Transaction:
         """The time of the next event: now, unless the log is ahead of this clock; times in a log never decrease."""
         return max(self._now, state.at)
 
-    def append(self, state: State, event: Event, reports: Reports | None = None) -> None:
+    def append(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> None:
         """Fold an event now; it is written before the commit. A report is added to the given ones on its decision."""
-        record = seal_event(state.head, event)
-        entry = Entry(record.head, event)
+        record = seal_event(state.head, event, by)
+        entry = Entry(record.head, event, by)
         if reports is not None:
             reports.add(entry)
         self.changed.add(state.experiment.id)

@@ -18,6 +18,7 @@ from conebandit.service.engine.revisions import Revisions
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.log.events import By
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 
@@ -34,6 +35,7 @@ class _Request(NamedTuple):
     experiment: str
     work: Work
     answer: Future[Any]
+    by: By | None = None
     alone: bool = False  # in a transaction of its own
 
 
@@ -85,12 +87,12 @@ class Writer:
         self._last_one = threading.Lock()  # nothing comes into the queue after the end of it
         self._thread.start()
 
-    def submit(self, experiment: str, work: Work) -> Future[Any]:
-        """Do some work on an experiment in the next transaction; the answer comes after its commit."""
+    def submit(self, experiment: str, work: Work, by: By | None = None) -> Future[Any]:
+        """Do some work on an experiment, for somebody, in the next transaction; the answer comes after its commit."""
         answer: Future[Any] = Future()
         with self._last_one:
             if not self._closed:
-                self._queue.put(_Request(experiment, work, answer))
+                self._queue.put(_Request(experiment, work, answer, by))
                 return answer
         answer.set_exception(UnavailableError(CLOSING))
         return answer
@@ -206,11 +208,10 @@ class Writer:
     def _commit(self, requests: list[_Request]) -> tuple[Transaction, list[tuple[_Request, Any]], list[str]]:
         """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
         with self._ledger.transaction(self.store, self._clock()) as transaction:
-            turn = Turn(transaction)
             experiments = dict.fromkeys(request.experiment for request in requests)
             may_wait = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES]
             behind = [id_ for id_ in may_wait if not transaction.catch_up(id_)]
-            answers = [(r, _carry_out(r, turn)) for r in requests if r.experiment not in behind]
+            answers = [(r, _carry_out(r, Turn(transaction, r.by))) for r in requests if r.experiment not in behind]
         return transaction, answers, behind
 
     def _committed(self, transaction: Transaction, answers: list[tuple[_Request, Any]]) -> None:

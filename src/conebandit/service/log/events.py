@@ -7,134 +7,16 @@ ever.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
-from conebandit.experiment.declaration import MODES, Mode
+from conebandit.experiment.declaration import Mode
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log import bodies
+from conebandit.service.log.bodies import Body
+from conebandit.service.log.selection import Selection
 from conebandit.service.stores.records import Head, Record, seal
-from conebandit.service.stores.session import PAGE
-
-MAX_POSITION = 2**62  # what every database can count to
-
-Body = dict[str, Any]
-
-_POSITION = re.compile("0|[1-9][0-9]{0,18}")  # as many digits as MAX_POSITION has; int() refuses thousands
-
-
-class Version(NamedTuple):
-    """Which policy made a decision: its name, the release of the library, and the last event that it had learned from.
-
-    On disk it is a table of these three. In replies, and in logs that were written before, it is text: its first part,
-    up to the first dash, is the policy and its last one the position; releases may have dashes in their names.
-
-    Examples
-    --------
-    >>> Version.parse("ConeTree-1.0-rc-2-17")
-    Version(policy='ConeTree', library='1.0-rc-2', position=17)
-    >>> str(Version("ConeTree", "0.1.0", 17))
-    'ConeTree-0.1.0-17'
-    """
-
-    policy: str
-    library: str
-    position: int
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read a version; a ``CorruptionError`` if it is none."""
-        policy, _, rest = text.partition("-")
-        library, dash, position = rest.rpartition("-")
-        if not dash or not _POSITION.fullmatch(position):
-            raise CorruptionError(f"'version' must be POLICY-LIBRARY-POSITION; got {ascii(text)[:60]}.")
-        return cls(policy, library, int(position))
-
-    def __str__(self) -> str:
-        return f"{self.policy}-{self.library}-{self.position}"
-
-
-class Choice(NamedTuple):
-    """What the policy would do, whatever was served.
-
-    Attributes
-    ----------
-    arm, propensity
-        The arm that it would serve, and how likely that was.
-    probabilities
-        By name, of the arms that it could have chosen; all others had none. None in logs that were written before, and
-        if a policy of another package does not give them.
-    """
-
-    arm: str
-    propensity: float
-    probabilities: dict[str, float] | None = None
-
-    def to_body(self) -> Body:
-        """Its part of the body of a decision."""
-        body: Body = {"arm": self.arm, "propensity": self.propensity}
-        return body if self.probabilities is None else {**body, "probabilities": self.probabilities}
-
-
-class Selection(NamedTuple):
-    """The arm that was served, and what led to it.
-
-    Attributes
-    ----------
-    mode
-        The traffic mode.
-    arm, propensity
-        What was served, and how likely that was.
-    active
-        The arms that were in play.
-    choice
-        What the policy would do, and with which probabilities: the same in mode ``live``; None in mode ``off``, where
-        it is not asked.
-    version
-        Which policy was asked; None in mode ``off``.
-    """
-
-    mode: Mode
-    arm: str
-    propensity: float
-    active: tuple[str, ...]
-    choice: Choice | None
-    version: Version | None
-
-    @property
-    def probabilities(self) -> dict[str, float] | None:
-        """By name, of the arms that could have been served; None if the log does not tell."""
-        if self.mode == "live" and self.choice is not None:
-            return self.choice.probabilities
-        return {self.arm: self.propensity}
-
-    def to_body(self) -> Body:
-        """Its part of the body of a decision."""
-        choice, version = self.choice, self.version
-        return {
-            "mode": self.mode,
-            "arm": self.arm,
-            "propensity": self.propensity,
-            "active": list(self.active),
-            "choice": None if choice is None else choice.to_body(),
-            "version": None if version is None else version._asdict(),
-        }
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self:
-        """Read it from the body of a decision."""
-        return cls(
-            _mode(body, "mode"),
-            _text(body, "arm"),
-            _number(body, "propensity"),
-            _names(body, "active"),
-            _choice(body, "choice"),
-            _version(body, "version"),
-        )
-
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
 
@@ -213,10 +95,10 @@ class Decided:
     def from_body(cls, body: Body) -> Self:
         """Read it back."""
         return cls(
-            _time(body, "at"),
-            _text(body, "id"),
-            _table(body, "context"),
-            _numbers(body, "x"),
+            bodies.time(body, "at"),
+            bodies.text(body, "id"),
+            bodies.table(body, "context"),
+            bodies.numbers(body, "x"),
             Selection.from_body(body),
         )
 
@@ -238,7 +120,7 @@ class Reported(_Fields):
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back; as every other event, but quicker."""
-        return cls(_time(body, "at"), _text(body, "id"), _number_by_name(body, "values"))
+        return cls(bodies.time(body, "at"), bodies.text(body, "id"), bodies.number_by_name(body, "values"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,11 +196,51 @@ E = TypeVar("E", bound=Event)
 # ---- events and records ---------------------------------------------------------------------------------------------
 
 
+class By(NamedTuple):
+    """Who caused an event.
+
+    Attributes
+    ----------
+    key
+        Name of the API key; None where there are no keys.
+    actor
+        Who was behind it, as the caller said; None if it did not.
+    """
+
+    key: str | None
+    actor: str | None
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self | None:
+        """Read it from the body of an event; None if the log does not tell."""
+        if "by" not in body:
+            return None
+        by = bodies.table(body, "by")
+        key, actor = (bodies.text(by, name) if name in by else None for name in cls._fields)
+        return cls(key, actor)
+
+    def to_body(self) -> Body:
+        """Its part of the body of an event; empty if nobody is known."""
+        known = {name: value for name, value in self._asdict().items() if value is not None}
+        return {"by": known} if known else {}
+
+
 class Entry(NamedTuple):
-    """An event at its place in a log; ``head`` is the position and the checksum of its record."""
+    """An event at its place in a log.
+
+    Attributes
+    ----------
+    head
+        The position and the checksum of its record.
+    event
+        What happened.
+    by
+        Who caused it; None if the service itself did, or if the log does not tell.
+    """
 
     head: Head
     event: Event
+    by: By | None = None
 
     @property
     def seq(self) -> int:
@@ -326,9 +248,10 @@ class Entry(NamedTuple):
         return self.head.seq
 
 
-def seal_event(before: Head, event: Event) -> Record:
+def seal_event(before: Head, event: Event, by: By | None = None) -> Record:
     """The record of the next event of a log that ends at ``before``."""
-    return seal(before.check, before.seq + 1, event.kind, event.decision, event.to_body())
+    body = event.to_body() if by is None else {**event.to_body(), **by.to_body()}
+    return seal(before.check, before.seq + 1, event.kind, event.decision, body)
 
 
 def read(record: Record) -> Entry:
@@ -352,12 +275,12 @@ def read(record: Record) -> Entry:
     try:
         if not isinstance(body, dict):
             raise CorruptionError("its body is not a table.")
-        event = kind.from_body(body)
+        event, by = kind.from_body(body), By.from_body(body)
         if event.decision != record.decision:
             raise CorruptionError(f"it is filed under decision {record.decision!a}, and not under {event.decision!a}.")
     except CorruptionError as error:
         raise CorruptionError(f"event {record.seq} ({record.kind}): {error}") from None
-    return Entry(record.head, event)
+    return Entry(record.head, event, by)
 
 
 def read_as(kind: type[E], record: Record) -> E:
@@ -368,123 +291,18 @@ def read_as(kind: type[E], record: Record) -> E:
     return event
 
 
-# ---- entries of bodies ----------------------------------------------------------------------------------------------
-# Long logs are read event by event, so these are quick: JSON knows few types, and each value has exactly one of them.
-
-_NUMBERS, _TEXTS = {int, float}, {str}
-
-
-def _refusal(body: Body, name: str, wanted: str) -> CorruptionError:
-    if name not in body:
-        return CorruptionError(f"{name!a} is missing.")
-    return CorruptionError(f"{name!a} must be {wanted}; got {ascii(body[name])[:60]}.")
-
-
-def _text(body: Body, name: str) -> str:
-    value = body.get(name)
-    if type(value) is str:
-        return value
-    raise _refusal(body, name, "text")
-
-
-def _number(body: Body, name: str) -> float:
-    value = body.get(name)
-    if type(value) is float or type(value) is int:
-        return value
-    raise _refusal(body, name, "a number")
-
-
-def _table(body: Body, name: str) -> dict[str, Any]:
-    value = body.get(name)
-    if type(value) is dict:
-        return value
-    raise _refusal(body, name, "a table")
-
-
-def _names(body: Body, name: str) -> tuple[str, ...]:
-    value = body.get(name)
-    if type(value) is list and set(map(type, value)) <= _TEXTS:
-        return tuple(value)
-    raise _refusal(body, name, "a list of names")
-
-
-def _numbers(body: Body, name: str) -> tuple[float, ...]:
-    value = body.get(name)
-    if type(value) is list and set(map(type, value)) <= _NUMBERS:
-        return tuple(value)
-    raise _refusal(body, name, "a list of numbers")
-
-
-def _number_by_name(body: Body, name: str) -> dict[str, float]:
-    value = body.get(name)
-    if type(value) is dict and set(map(type, value.values())) <= _NUMBERS:
-        return value
-    raise _refusal(body, name, "a table of numbers")
-
-
-def _time(body: Body, name: str) -> int:
-    value = body.get(name)
-    if type(value) is int:
-        return value
-    raise _refusal(body, name, "whole milliseconds since 1970")
-
-
-def _position(body: Body, name: str) -> int:
-    value = body.get(name)
-    if type(value) is int and 0 <= value <= MAX_POSITION:
-        return value
-    raise _refusal(body, name, "a position")
-
-
-def _mode(body: Body, name: str) -> Mode:
-    value: Mode | None = body.get(name)
-    if value in MODES:
-        return value
-    raise _refusal(body, name, f"one of {', '.join(MODES)}")
-
-
-def _choice(body: Body, name: str) -> Choice | None:
-    if name in body and body[name] is None:
-        return None
-    choice = _table(body, name)
-    probabilities = _probabilities(choice, "probabilities") if "probabilities" in choice else None
-    return Choice(_text(choice, "arm"), _number(choice, "propensity"), probabilities)
-
-
-def _probabilities(body: Body, name: str) -> dict[str, float]:
-    """Whether they add up to 1 is for ``verify`` to say, which knows what they were."""
-    value = _number_by_name(body, name)
-    for chance in value.values():
-        if not 0.0 <= chance < math.inf:  # Python reads nan and infinity as JSON, but we do not write them
-            raise _refusal(body, name, "a table of finite numbers, none below 0")
-    return value
-
-
-def _version(body: Body, name: str) -> Version | None:
-    if name in body and body[name] is None:
-        return None
-    if type(body.get(name)) is str:  # written before
-        return _parse_version(body[name])
-    version = _table(body, name)
-    return Version(_text(version, "policy"), _text(version, "library"), _position(version, "position"))
-
-
-# A log is read page by page, and many decisions on a page have the same version.
-_parse_version = lru_cache(maxsize=PAGE)(Version.parse)
-
-
 # How the fields of simple events are read, by their names.
 READ: dict[str, Callable[[Body, str], Any]] = {
-    "at": _time,
-    "declaration": _table,
-    "library": _text,
-    "id": _text,
-    "values": _number_by_name,
-    "arm": _text,
-    "mode": _mode,
-    "upto": _position,
-    "file": _text,
-    "sha256": _text,
-    "rows": _position,
-    "data": _text,
+    "at": bodies.time,
+    "declaration": bodies.table,
+    "library": bodies.text,
+    "id": bodies.text,
+    "values": bodies.number_by_name,
+    "arm": bodies.text,
+    "mode": bodies.mode,
+    "upto": bodies.position,
+    "file": bodies.text,
+    "sha256": bodies.text,
+    "rows": bodies.position,
+    "data": bodies.text,
 }

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from conebandit._version import __version__
 from conebandit.experiment.declaration import Experiment, Mode
 from conebandit.experiment.policy import Served, make_policy
 from conebandit.experiment.rows import Rows
-from conebandit.policies.base import Decision
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import (
     ArmAdded,
     ArmRetired,
-    Choice,
     Created,
     Decided,
     Entry,
@@ -25,15 +22,12 @@ from conebandit.service.log.events import (
     ModeChanged,
     Reported,
     Revised,
-    Selection,
-    Version,
 )
 from conebandit.service.log.past import unpack
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import Windows
 from conebandit.service.stores.records import BEGINNING, Head, canonical
 from conebandit.service.stores.session import Session
-from conebandit.validate.arrays import FloatArray
 
 PAST = 2  # position of past rows in a log, if there are any
 MAX_TIME = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates
@@ -108,7 +102,7 @@ class State:
             is later.
         """
         check_order(entry, self.at)
-        self.head, event = entry
+        self.head, event = entry.head, entry.event
         self.at, seq = event.at, self.head.seq
         self.close_windows(self.at, seq, session)
         match event:
@@ -181,48 +175,6 @@ class State:
         self.policy.observe(np.array(x), self._index[arm], reward)
         self.version = seq
 
-    # ---- deciding -----------------------------------------------------------------------------------------------
-
-    def choose(self, x: FloatArray, key: str) -> Selection:
-        """Arm, propensity and what led to them."""
-        mode, baseline = self.mode, self.experiment.baseline
-        if mode == "off":
-            return Selection(mode, baseline, 1.0, (baseline,), choice=None, version=None)
-        decision = self.policy.decide(x, key)
-        active = [self.known[k] for k in decision.active]
-        arm, propensity = self.known[decision.arm], decision.propensity
-        probabilities: dict[str, float] | None = None  # as a policy of another package may leave them
-        if decision.probabilities is not None:
-            chances = zip(self.known, decision.probabilities.tolist(), strict=True)
-            probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
-        if not all(self.arms[name] for name in (arm, *active)):
-            arm, probabilities = self._choose_unretired(decision, key)
-            active, propensity = [name for name in self.known if name in probabilities], probabilities[arm]
-        choice = Choice(arm, propensity, probabilities)
-        served = choice if mode == "live" else Choice(baseline, 1.0)
-        version = Version(self.experiment.policy, __version__, self.version)
-        return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)
-
-    def _choose_unretired(self, decision: Decision, key: str) -> tuple[str, dict[str, float]]:
-        """An arm and all probabilities where an arm was retired that the policy still has.
-
-        The others that the policy itself plays are drawn with equal chances; with ``explore``, any that may be served.
-        """
-        explore, baseline = self.policy.explore, self.experiment.baseline
-        played = decision.mask
-        if explore and decision.probabilities is not None:  # then the mask has all arms: those above the floor count
-            played = decision.probabilities > explore / len(self.known)
-        own = [name for name, plays in zip(self.known, played.tolist(), strict=True) if plays and self.arms[name]]
-        own = own or [baseline]
-        number = _number(self.experiment.seed, key)
-        if not explore:
-            return own[number % len(own)], dict.fromkeys(sorted(own), 1 / len(own))
-        served = sorted(name for name in self.known if self.arms[name])
-        chance, floor = (1.0 - explore) / len(own), explore / len(served)
-        explores = (number >> 75) * 2.0**-53 < explore  # other bits of the number than those that pick the arm
-        drawn = served if explores else own
-        return drawn[number % 2**64 % len(drawn)], {name: floor + chance * (name in own) for name in served}
-
     # ---- keeping and comparing ----------------------------------------------------------------------------------
 
     def plain(self) -> dict[str, Any]:
@@ -260,7 +212,7 @@ class State:
 
 def check_order(entry: Entry, before: int) -> None:
     """Whether an event can be where it is: a log may come from elsewhere, and seals say only that nobody changed it."""
-    (seq, _), event = entry
+    seq, event = entry.seq, entry.event
     if isinstance(event, Created) != (seq == 1):
         raise CorruptionError(f"event {seq} ({event.kind}): a log begins with its declaration and has no other.")
     if isinstance(event, Learned) and seq != PAST:
@@ -270,8 +222,3 @@ def check_order(entry: Entry, before: int) -> None:
             f"event {seq} ({event.kind}): 'at' must be whole milliseconds since 1970, at most {MAX_TIME} and not "
             f"before the event before it; got {ascii(event.at)[:40]}."
         )
-
-
-def _number(seed: int, key: str) -> int:
-    """128 bits that depend on nothing but seed and key."""
-    return int.from_bytes(blake2b(f"{seed}\n{key}".encode(), digest_size=16).digest())

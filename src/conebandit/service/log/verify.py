@@ -17,6 +17,7 @@ from math import inf
 
 from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log.choosing import choose
 from conebandit.service.log.events import Decided, Entry, Reported, Revised
 from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
 from conebandit.service.log.reports import Reports
@@ -226,7 +227,7 @@ class _Watch:
             self.foreign.add(seq)
             return
         logged = decided.selection
-        again = state.choose(state.experiment.encode(decided.context), decided.id)
+        again = choose(state, state.experiment.encode(decided.context), decided.id)
         if logged.choice and again.choice and logged.choice.probabilities is None:  # written before they were kept
             again = again._replace(choice=again.choice._replace(probabilities=None))
         was, is_ = logged.to_body(), again.to_body()

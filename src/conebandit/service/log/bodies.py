@@ -1,0 +1,96 @@
+"""Entries of the bodies of events: each is read as the type that it must have, or the log is refused.
+
+Long logs are read event by event, so these are quick: JSON knows few types, and each value has exactly one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from conebandit.experiment.declaration import MODES, Mode
+from conebandit.service.errors import CorruptionError
+
+MAX_POSITION = 2**62  # what every database can count to
+
+Body = dict[str, Any]
+
+_NUMBERS, _TEXTS = {int, float}, {str}
+
+
+def refusal(body: Body, name: str, wanted: str) -> CorruptionError:
+    """Why an entry is refused."""
+    if name not in body:
+        return CorruptionError(f"{name!a} is missing.")
+    return CorruptionError(f"{name!a} must be {wanted}; got {ascii(body[name])[:60]}.")
+
+
+def text(body: Body, name: str) -> str:
+    """A text."""
+    value = body.get(name)
+    if type(value) is str:
+        return value
+    raise refusal(body, name, "text")
+
+
+def number(body: Body, name: str) -> float:
+    """A number."""
+    value = body.get(name)
+    if type(value) is float or type(value) is int:
+        return value
+    raise refusal(body, name, "a number")
+
+
+def table(body: Body, name: str) -> dict[str, Any]:
+    """A table."""
+    value = body.get(name)
+    if type(value) is dict:
+        return value
+    raise refusal(body, name, "a table")
+
+
+def names(body: Body, name: str) -> tuple[str, ...]:
+    """A list of names."""
+    value = body.get(name)
+    if type(value) is list and set(map(type, value)) <= _TEXTS:
+        return tuple(value)
+    raise refusal(body, name, "a list of names")
+
+
+def numbers(body: Body, name: str) -> tuple[float, ...]:
+    """A list of numbers."""
+    value = body.get(name)
+    if type(value) is list and set(map(type, value)) <= _NUMBERS:
+        return tuple(value)
+    raise refusal(body, name, "a list of numbers")
+
+
+def number_by_name(body: Body, name: str) -> dict[str, float]:
+    """A table of numbers."""
+    value = body.get(name)
+    if type(value) is dict and set(map(type, value.values())) <= _NUMBERS:
+        return value
+    raise refusal(body, name, "a table of numbers")
+
+
+def time(body: Body, name: str) -> int:
+    """Milliseconds since 1970."""
+    value = body.get(name)
+    if type(value) is int:
+        return value
+    raise refusal(body, name, "whole milliseconds since 1970")
+
+
+def position(body: Body, name: str) -> int:
+    """A position in a log."""
+    value = body.get(name)
+    if type(value) is int and 0 <= value <= MAX_POSITION:
+        return value
+    raise refusal(body, name, "a position")
+
+
+def mode(body: Body, name: str) -> Mode:
+    """A traffic mode."""
+    value: Mode | None = body.get(name)
+    if value in MODES:
+        return value
+    raise refusal(body, name, f"one of {', '.join(MODES)}")
