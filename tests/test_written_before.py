@@ -60,7 +60,7 @@ def test_saving_them_again_changes_nothing(name, tmp_path):
 
 @pytest.mark.parametrize("id_", STATES)
 def test_logs_fold_and_verify_as_they_did(id_, tmp_path, monkeypatch):
-    for part in ("state", "verify"):  # decisions of other versions are not made again
+    for part in ("choosing", "verify"):  # decisions of other versions are not made again
         monkeypatch.setattr(f"conebandit.service.log.{part}.__version__", "0.1.0")
     lines = gzip.decompress((FOLDER / f"{id_}.jsonl.gz").read_bytes()).decode()
     store = open_store(str(tmp_path / "log.db"))
