@@ -56,8 +56,11 @@ def _types(reply: type[Reply]) -> dict[str, Any]:
     return _known_types[reply]
 
 
+_PLAIN = {type(None), str, bool, int, float}  # most values; to look them up is quicker than to ask what they are
+
+
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
+    if type(value) in _PLAIN or isinstance(value, str | int | float):
         return value
     if isinstance(value, Reply):
         return value.to_dict()

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.clock import MAX_STEP, SteadyClock
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
+from conebandit.service.engine.requests import Request, Work, reply_to_all
 from conebandit.service.engine.revisions import Revisions
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
@@ -27,16 +28,6 @@ MAX_REPLAYED = 250  # events that a turn may fold: 20 ms
 MAX_TRIES = 3  # to read a log to its head without its lock, while others append much
 MAX_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
-
-Work = Callable[[Turn], Any]
-
-
-class _Request(NamedTuple):
-    experiment: str
-    work: Work
-    answer: Future[Any]
-    by: By | None = None
-    alone: bool = False  # in a transaction of its own
 
 
 class Writer:
@@ -77,10 +68,11 @@ class Writer:
         self.turns = 0
         self._clock, self._tidy_up = clock or SteadyClock(), tidy_up
         self._ledger = Ledger(MAX_REPLAYED)
-        self._queue: queue.SimpleQueue[_Request | LogRead | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[list[Request] | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
         self._readers = LogReaders(store, self._queue.put)
-        self._parked: dict[str, list[_Request]] = {}  # requests on logs that are being read
+        self._n_asked = self._n_taken = 0  # requests
+        self._parked: dict[str, list[Request]] = {}  # requests on logs that are being read
         self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
@@ -90,12 +82,17 @@ class Writer:
     def submit(self, experiment: str, work: Work, by: By | None = None) -> Future[Any]:
         """Do some work on an experiment, for somebody, in the next transaction; the answer comes after its commit."""
         answer: Future[Any] = Future()
+        self.submit_all([Request(experiment, work, answer, by)])
+        return answer
+
+    def submit_all(self, requests: list[Request]) -> None:
+        """Carry out some requests in the next transaction; answers come after its commit."""
         with self._last_one:
             if not self._closed:
-                self._queue.put(_Request(experiment, work, answer, by))
-                return answer
-        answer.set_exception(UnavailableError(CLOSING))
-        return answer
+                self._n_asked += len(requests)
+                self._queue.put(requests)
+                return
+        _refuse(requests, UnavailableError(CLOSING))
 
     def warm_up(self) -> None:
         """Read the longest logs now, so that no request has to wait for it."""
@@ -111,7 +108,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many requests have not been taken up."""
-        return self._queue.qsize() + sum(map(len, list(self._parked.values())))
+        return self._n_asked - self._n_taken + sum(map(len, list(self._parked.values())))
 
     @property
     def revising(self) -> int:
@@ -157,7 +154,10 @@ class Writer:
         going = True
         while going or self._parked:
             messages = [self._queue.get()]
-            while len(messages) < MAX_IN_A_TURN and not self._queue.empty():
+            while (
+                sum(len(message) for message in messages if isinstance(message, list)) < MAX_IN_A_TURN
+                and not self._queue.empty()
+            ):
                 messages.append(self._queue.get())
             going &= None not in messages
             wanted = self._wanted(messages)
@@ -172,19 +172,20 @@ class Writer:
                 parked = [id(request.answer) for requests in self._parked.values() for request in requests]
                 _refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
 
-    def _wanted(self, messages: list[_Request | LogRead | None]) -> list[_Request]:
+    def _wanted(self, messages: list[list[Request] | LogRead | None]) -> list[Request]:
         """The requests that may be carried out now; first those that have waited for a log."""
-        wanted: list[_Request] = []
+        wanted: list[Request] = []
         for message in messages:
             if isinstance(message, LogRead):
                 wanted += self._resume(message)
         for message in messages:
-            if isinstance(message, _Request) and message.answer.set_running_or_notify_cancel():
-                wanted.append(message)
+            if isinstance(message, list):
+                self._n_taken += len(message)
+                wanted += [request for request in message if request.begin()]
         return wanted
 
-    def _turn(self, wanted: list[_Request]) -> None:
-        requests: list[_Request] = []
+    def _turn(self, wanted: list[Request]) -> None:
+        requests: list[Request] = []
         for request in wanted:
             self._parked.get(request.experiment, requests).append(request)  # some wait for a log that is being read
         if not requests:
@@ -205,7 +206,7 @@ class Writer:
             for id_ in behind:
                 self._park(id_, [request for request in requests if request.experiment == id_])
 
-    def _commit(self, requests: list[_Request]) -> tuple[Transaction, list[tuple[_Request, Any]], list[str]]:
+    def _commit(self, requests: list[Request]) -> tuple[Transaction, list[tuple[Request, Any]], list[str]]:
         """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
         with self._ledger.transaction(self.store, self._clock()) as transaction:
             experiments = dict.fromkeys(request.experiment for request in requests)
@@ -214,16 +215,13 @@ class Writer:
             answers = [(r, _carry_out(r, Turn(transaction, r.by))) for r in requests if r.experiment not in behind]
         return transaction, answers, behind
 
-    def _committed(self, transaction: Transaction, answers: list[tuple[_Request, Any]]) -> None:
+    def _committed(self, transaction: Transaction, answers: list[tuple[Request, Any]]) -> None:
         """What follows on a commit; whatever fails here, the answers stand."""
         self.turns += 1
         self.events_written += transaction.n_events
-        for request, answer in answers:
+        for request, _ in answers:
             self._tries.pop(request.experiment, None)
-            if isinstance(answer, Exception):
-                request.answer.set_exception(answer)
-            else:
-                request.answer.set_result(answer)
+        reply_to_all(answers)
         try:
             self._revisions.update(transaction)
             if self.turns.bit_count() == 1:
@@ -233,13 +231,13 @@ class Writer:
 
     # ---- logs that must be read first -----------------------------------------------------------------------------
 
-    def _park(self, id_: str, requests: list[_Request]) -> None:
+    def _park(self, id_: str, requests: list[Request]) -> None:
         """Have a log read; until then its requests wait."""
         self._parked[id_] = requests
         self._tries[id_] = self._tries.get(id_, 0) + 1
         self._readers.read(id_, self._ledger.lend(id_))
 
-    def _resume(self, read: LogRead) -> list[_Request]:
+    def _resume(self, read: LogRead) -> list[Request]:
         """Use what was read; the requests that have waited for it."""
         waiting = self._parked.pop(read.experiment)
         if isinstance(read.found, State):
@@ -254,12 +252,15 @@ class Writer:
         return waiting
 
 
-def _refuse(requests: list[_Request], error: RefusalError) -> None:
-    for request in requests:
-        request.answer.set_exception(error)
+def _n_requests(messages: list[list[Request] | LogRead | None]) -> int:
+    return sum(len(message) for message in messages if isinstance(message, list))
 
 
-def _carry_out(request: _Request, turn: Turn) -> Any:
+def _refuse(requests: list[Request], error: RefusalError) -> None:
+    reply_to_all([(request, error) for request in requests])
+
+
+def _carry_out(request: Request, turn: Turn) -> Any:
     """The answer; an exception if it is refused, and then it has changed nothing."""
     try:
         return request.work(turn)

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from conebandit.service.engine.requests import Gathering
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.shift import ShiftWatch
@@ -39,12 +40,13 @@ class Backend:
         self.writer = writer
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store)
+        self._gathering = Gathering(writer.submit_all)
         self._written = -math.inf  # when it was last seen that the store can be written to
         self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}
 
     async def in_turn(self, experiment: str, work: Callable[[Turn], T]) -> T:
         """Have the writer do something, and wait for its commit."""
-        answer: T = await asyncio.wrap_future(self.writer.submit(experiment, work))
+        answer: T = await self._gathering.ask(experiment, work)
         return answer
 
     async def in_thread(self, work: Callable[..., T], *args: Any) -> T:

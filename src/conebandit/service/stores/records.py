@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TextIO
 
 from conebandit.service.errors import CorruptionError
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode  # made once, not each time
 _decode = json.JSONDecoder().raw_decode  # json.loads without its search for spaces around a value: bodies have none
 
 START = "0" * 32  # the checksum before the first record
@@ -77,7 +78,7 @@ def new_id() -> str:
 
 def canonical(value: Any) -> str:
     """JSON in one form only: sorted, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _encode(value)
 
 
 def seal(before: str, seq: int, kind: str, decision: str | None, body: dict[str, Any]) -> Record:
