@@ -3,6 +3,8 @@
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import typing
 from importlib.resources import files
 from pathlib import Path
@@ -78,6 +80,13 @@ def test_every_entry_of_a_declaration_is_explained():
     assert {"arms", "metrics", "worst", "window", "levels", "out_of_range"} <= known
     for entry in known:
         assert re.search(rf"\b{entry}\b( =|\]\])|`{entry}`", page), f"{entry} is not in docs/service.md"
+
+
+def test_what_takes_long_to_load_is_not_loaded_before_it_is_needed():
+    code = "import sys, conebandit.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "conebandit" in loaded
+    assert not {"scipy.stats", "scipy.optimize", "matplotlib", "pandas", "pyarrow", "fastapi"} & set(loaded)
 
 
 def test_the_package_is_typed():

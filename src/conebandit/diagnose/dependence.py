@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
+from scipy import special
 
 from conebandit.validate.arrays import FloatArray
 
@@ -98,7 +99,7 @@ def longest_blocks(contexts: FloatArray) -> Blocks:
 
 def _scores(contexts: FloatArray) -> FloatArray:
     """Ranks of each coordinate and their distances from the middle, (n, k), centred; without constant columns."""
-    ranks = stats.rankdata(contexts, axis=0) / (len(contexts) + 1.0) - 0.5
+    ranks = scipy.stats.rankdata(contexts, axis=0) / (len(contexts) + 1.0) - 0.5
     scores = np.hstack([ranks, abs(ranks)])
     scores -= scores.mean(axis=0)
     return np.asarray(scores[:, scores.std(axis=0) > 0.0])

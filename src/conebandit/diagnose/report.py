@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 
 from conebandit.diagnose.rho import Rho, RhoCurve, rho, rho_curve
 from conebandit.diagnose.snapshot import MIN_SUPPORT
@@ -152,7 +152,7 @@ def _moved(pair: Pair, x: FloatArray, y: FloatArray) -> list[Moved]:
     found = []
     for j, name in enumerate(pair.columns):
         a, b = pair.source[:, j], pair.target[:, j]
-        test = stats.ks_2samp(a, b, method="asymp")
+        test = scipy.stats.ks_2samp(a, b, method="asymp")
         one = np.array([[0.0, 1.0]])
         source, target = np.ascontiguousarray(x[:, [j]]), np.ascontiguousarray(y[:, [j]])
         cost = float(rho(source, target, 1 / 16, bounds=one, resamples=2)) / float(

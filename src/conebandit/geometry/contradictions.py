@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 
 from conebandit.geometry import polyhedra
 from conebandit.geometry.polyhedra import Vector
@@ -78,14 +78,14 @@ def _proposed(gains: Sequence[Vector]) -> list[int]:
     """The fewest differences of which a convex combination has no positive entry, up to rounding."""
     unit = polyhedra.unit_rows(gains)
     n, dim = unit.shape
-    found = milp(  # the coefficients, and whether each may differ from zero
+    found = scipy.optimize.milp(  # the coefficients, and whether each may differ from zero
         np.r_[np.zeros(n), np.ones(n)],
         integrality=np.r_[np.zeros(n), np.ones(n)],
-        bounds=Bounds(0, 1),
+        bounds=scipy.optimize.Bounds(0, 1),
         constraints=[
-            LinearConstraint(np.r_[np.ones(n), np.zeros(n)][None], 1, 1),
-            LinearConstraint(np.hstack([unit.T, np.zeros((dim, n))]), -np.inf, 0),
-            LinearConstraint(np.hstack([np.eye(n), -np.eye(n)]), -np.inf, 0),
+            scipy.optimize.LinearConstraint(np.r_[np.ones(n), np.zeros(n)][None], 1, 1),
+            scipy.optimize.LinearConstraint(np.hstack([unit.T, np.zeros((dim, n))]), -np.inf, 0),
+            scipy.optimize.LinearConstraint(np.hstack([np.eye(n), -np.eye(n)]), -np.inf, 0),
         ],
     )
     return [] if found.x is None else np.flatnonzero(found.x[n:] > 0.5).tolist()

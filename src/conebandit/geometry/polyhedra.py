@@ -13,8 +13,8 @@ from fractions import Fraction
 from math import gcd, lcm
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 from numpy.typing import NDArray
-from scipy.optimize import linprog, nnls
 
 Vector = tuple[int, ...]
 
@@ -244,7 +244,7 @@ def drop_nearly_redundant(vectors: Sequence[Vector]) -> list[Vector]:
 
 def _distance_to_cone(v: NDArray[np.float64], generators: NDArray[np.float64]) -> float:
     # The residual is computed here, since the one that nnls returns can be wrong for dependent columns.
-    combination = nnls(generators.T, v)[0]
+    combination = scipy.optimize.nnls(generators.T, v)[0]
     return float(np.linalg.norm(generators.T @ combination - v))
 
 
@@ -252,7 +252,7 @@ def largest_margin(vectors: Sequence[Vector]) -> float:
     """Largest ``t`` such that some ``w`` in the unit cube has ``w . v >= t`` for every unit vector ``v`` of these."""
     unit = unit_rows(vectors)
     dim = unit.shape[1]
-    result = linprog(
+    result = scipy.optimize.linprog(
         np.r_[np.zeros(dim), -1.0],
         A_ub=np.column_stack([-unit, np.ones(len(unit))]),
         b_ub=np.zeros(len(unit)),
