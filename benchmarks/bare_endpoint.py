@@ -1,7 +1,7 @@
 """A bare endpoint to compare the service with: it checks a body like ours and commits one row.
 
 ``python benchmarks/bare_endpoint.py --store ADDRESS --port PORT [--threads]``: that is as little as one can do and keep
-the promise that what was answered is on the disk.
+the promise that what was answered is on the disk. Without ``--store`` it keeps nothing: as little as one can do at all.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import json
 import sqlite3
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -36,8 +37,13 @@ def connect(address: str) -> Any:
     return connection
 
 
-def serve(address: str, port: int, threaded: bool) -> None:
-    """Serve until stopped; with threads, requests are answered side by side."""
+def answer_only(asked: Asked) -> dict[str, Any]:
+    """What an endpoint answers that keeps nothing."""
+    return {"id": asked.id, "arm": "a"}
+
+
+def committing(address: str) -> Callable[[Asked], dict[str, Any]]:
+    """What an endpoint does that commits one row."""
     local = threading.local()
 
     def connection() -> Any:
@@ -52,20 +58,27 @@ def serve(address: str, port: int, threaded: bool) -> None:
     def commit(asked: Asked) -> dict[str, Any]:
         connection().execute(insert, (json.dumps(asked.context),))
         connection().commit()
-        return {"id": asked.id, "arm": "a"}
+        return answer_only(asked)
 
-    async def commit_at_once(asked: Asked) -> dict[str, Any]:
-        return commit(asked)
+    return commit
+
+
+def serve(address: str | None, port: int, threaded: bool) -> None:
+    """Serve until stopped; with threads, requests are answered side by side."""
+    answer = answer_only if address is None else committing(address)
+
+    async def answer_at_once(asked: Asked) -> dict[str, Any]:
+        return answer(asked)
 
     app = FastAPI()
-    app.post("/rows")(commit if threaded else commit_at_once)
+    app.post("/rows")(answer if threaded else answer_at_once)
     app.get("/healthz")(lambda: {"status": "ok"})
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", access_log=False)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check a body like that of the service and commit one row.")
-    parser.add_argument("--store", required=True, help="where to commit")
+    parser.add_argument("--store", help="where to commit")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--threads", action="store_true")
     given = parser.parse_args()
