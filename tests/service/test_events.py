@@ -21,6 +21,7 @@ from conebandit.service.log.events import (
     ModeChanged,
     Reported,
     Revised,
+    Sealed,
     read,
     read_as,
     seal_event,
@@ -56,6 +57,7 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     ModeChanged: st.builds(ModeChanged, times, st.sampled_from(MODES)),
     Revised: st.builds(Revised, times, st.integers(0, 2**40)),
     Learned: st.builds(Learned, times, texts, texts, st.integers(0, 2**40), texts),
+    Sealed: st.builds(Sealed, times),
 }
 CHOICE = Choice("a", 0.5, {"a": 0.5, "b": 0.5})
 SELECTION = Selection("live", "a", 0.5, ("a", "b"), CHOICE, Version("ConeTree", "0.1.0", 3))
@@ -68,6 +70,7 @@ EXAMPLES: dict[str, Event] = {
     "mode_changed": ModeChanged(5, "off"),
     "revised": Revised(5, 4),
     "learned": Learned(5, "log.csv", "ab12", 1, "eJw="),
+    "sealed": Sealed(5),
 }
 
 
@@ -102,6 +105,7 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "mode_changed": '{"at":5,"mode":"off"}',
         "revised": '{"at":5,"upto":4}',
         "learned": '{"at":5,"data":"eJw=","file":"log.csv","rows":1,"sha256":"ab12"}',
+        "sealed": '{"at":5}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
 

@@ -15,7 +15,8 @@ from conebandit.service.log.restore import restore
 from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import START, Record, _checksum, from_lines, seal, to_lines
+from conebandit.service.stores.records import START, Record, _sealed_text, from_lines, seal, to_lines
+from conebandit.service.stores.seals import UNKEYED
 from conebandit.service.stores.session import PAGE
 from tests.service.driver import Driver
 
@@ -44,7 +45,7 @@ class Watched:
 
     def __init__(self, store, before=lambda number: None):
         self.read, self.before, self.written, self.inside = store.read, before, [], False
-        self._write = store.write
+        self._write, self.seals = store.write, store.seals
 
     @contextmanager
     def write(self):
@@ -220,7 +221,8 @@ def test_what_no_database_takes_is_said_to_be_no_event(store, declaration, kind,
 def test_what_is_nested_too_deeply_to_be_read_is_not_imported(store, declaration):
     [first] = _sealed(("created", {"declaration": declaration, "library": "0", "at": 1}))
     nested = "[" * 100_000 + "]" * 100_000
-    second = Record(2, "mode_changed", None, nested, _checksum(first.check, 2, "mode_changed", None, nested))
+    sealed = UNKEYED.seal("", first.check, _sealed_text(2, "mode_changed", None, nested))
+    second = Record(2, "mode_changed", None, nested, sealed)
     with pytest.raises(CorruptionError, match=r"event 2 \(mode_changed\) is not JSON"):
         restore(store, iter([first, second]))
     with pytest.raises(CorruptionError, match="line 2 is not whole"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,17 +13,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from conebandit.service.log.anchors import Anchor
     from conebandit.service.log.verify import Verification
     from conebandit.service.replies import StateDigest
     from conebandit.service.stores.base import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
 key = typer.Typer(no_args_is_help=True, help="API keys of the service.")
+seal_key = typer.Typer(no_args_is_help=True, help="Keys that logs are sealed with (docs/threat-model.md).")
 
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="Id of the experiment.")]
 StoreAddress = Annotated[
     str,
     typer.Option("--store", envvar="CONEBANDIT_STORE", help="A path (SQLite) or an address postgresql://..."),
+]
+SealKeys = Annotated[
+    Path | None,
+    typer.Option(
+        "--seal-keys",
+        envvar="CONEBANDIT_SEAL_KEYS_FILE",
+        help="File with the keys that logs are sealed with; the variable CONEBANDIT_SEAL_KEYS may hold them instead.",
+    ),
 ]
 STORE = "conebandit.db"
 PARTLY_VERIFIED = 3  # exit code; 2 is for wrong options
@@ -33,6 +45,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(verify)
     app.add_typer(experiment, name="experiment")
     app.add_typer(key, name="key")
+    app.add_typer(seal_key, name="seal-key")
 
 
 @contextmanager
@@ -48,11 +61,12 @@ def _plain_refusals() -> Iterator[None]:
 
 
 @contextmanager
-def _store(where: str, *, create: bool = False) -> Iterator[Store]:
+def _store(where: str, keys: Path | None = None, *, create: bool = False) -> Iterator[Store]:
     """The store; it must be there, unless it may be made. Refusals are plain."""
     from conebandit.service.stores.base import open_store  # noqa: PLC0415
+    from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
 
-    with _plain_refusals(), closing(open_store(where, create=create)) as store:
+    with _plain_refusals(), closing(open_store(where, create=create, seals=find_seals(keys))) as store:
         yield store
 
 
@@ -63,15 +77,18 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Another name by which it may be called without API keys; repeat for more.")
     ] = None,
+    seal_keys: SealKeys = None,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
+    from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
+
     try:
         from conebandit.service.http import server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
     with _plain_refusals():
-        server.serve(store, host, port, allow_host or (), say=typer.echo)
+        server.serve(store, host, port, allow_host or (), say=typer.echo, seals=find_seals(seal_keys))
 
 
 def verify(
@@ -86,36 +103,71 @@ def verify(
     every_decision: Annotated[
         bool, typer.Option(help="Make every decision again, even if the log must be read many times for it.")
     ] = False,
+    seal_keys: SealKeys = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SEQ:CHECK|FILE",
+            help="What the log must hold: a checksum at a position, or a file of anchors; repeat for more.",
+        ),
+    ] = None,
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service.
 
     The exit code is 0 if all agrees, 1 if something does not, and 3 if nothing is wrong in the part that was checked.
     """
-    from conebandit.service.errors import CorruptionError  # noqa: PLC0415
+    from conebandit.service.errors import CorruptionError, SealKeyError  # noqa: PLC0415
     from conebandit.service.log.verify import verify as verify_one  # noqa: PLC0415
 
     good = whole = True
-    with _store(store) as opened:
+    with _store(store, seal_keys) as opened:
         with opened.read() as session:
             ids = experiments or session.experiments()
+        anchors = _anchors(expect or (), ids)
+        missing = [] if experiments else sorted(anchors.keys() - set(ids))
         if not ids:
             typer.echo("there are no experiments in this store.")
+        for id_ in missing:
+            typer.echo(f"{id_}: the log is missing from the store; there are anchors of it.", err=True)
+            good = False
         for id_ in ids:
             served = None if server is None else _served_state(server, api_key, id_)
             try:
                 with opened.read() as session:
-                    report = verify_one(session, id_, served, every=every_decision)
-            except CorruptionError as error:  # the others are to be looked at all the same
+                    report = verify_one(session, id_, served, every=every_decision, anchors=anchors.get(id_, ()))
+            except (CorruptionError, SealKeyError) as error:  # the others are to be looked at all the same
                 typer.echo(f"{id_}: {error}", err=True)
                 good = False
                 continue
             good, whole = good and report.agrees, whole and report.whole
             compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
-            typer.echo(f"{id_}: {report.events} events, {compared}, state {report.state}, {_verdict(report)}")
+            events = f"{report.events} events{_sealing(report)}"
+            typer.echo(f"{id_}: {events}, {compared}, state {report.state}, {_verdict(report)}")
             for problem in report.problems:
                 typer.echo(f"  {problem}", err=True)
     if not (good and whole):
         raise typer.Exit(PARTLY_VERIFIED if good else 1)
+
+
+def _anchors(expect: Sequence[str], ids: Sequence[str]) -> dict[str, list[Anchor]]:
+    """What the options say that logs must hold, by experiment."""
+    from conebandit.service.log.anchors import Anchor, position_and_check, read_anchors  # noqa: PLC0415
+
+    found: dict[str, list[Anchor]] = {}
+    for given in expect:
+        head = position_and_check(given)
+        if head is not None and len(ids) != 1:
+            raise typer.BadParameter(f"{given} is for one experiment; got {len(ids)}. Name one, or give a file.")
+        for anchor in read_anchors(Path(given)) if head is None else [Anchor(ids[0], head)]:
+            found.setdefault(anchor.experiment, []).append(anchor)
+    return found
+
+
+def _sealing(report: Verification) -> str:
+    """With which key a log is sealed, and how many anchors it was compared with."""
+    words = "" if report.key is None else f" sealed with key {report.key}"
+    words += f" (the first {report.keyed_from - 1} were without a key)" if report.keyed_from > 1 else ""
+    return words + (f", {report.anchors} anchors" if report.anchors else "")
 
 
 def _verdict(report: Verification) -> str:
@@ -150,6 +202,7 @@ def create_experiment(
     past: Annotated[
         Path | None, typer.Option(help="CSV or Parquet file of past rows, which the policy learns from first.")
     ] = None,
+    seal_keys: SealKeys = None,
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
@@ -158,7 +211,7 @@ def create_experiment(
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
         rows = None if past is None else read_past(declared, past)
-    with _store(store, create=True) as opened:
+    with _store(store, seal_keys, create=True) as opened:
         begin(opened, declared, rows)
     for warning in declared.warnings:
         typer.echo(f"Warning: {warning}", err=True)
@@ -177,7 +230,7 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 
 
 @experiment.command("show")
-def show_experiment(id_: ExperimentId, store: StoreAddress = STORE) -> None:
+def show_experiment(id_: ExperimentId, store: StoreAddress = STORE, seal_keys: SealKeys = None) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
     from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
     from conebandit.service.engine.transaction import Transaction  # noqa: PLC0415
@@ -185,7 +238,7 @@ def show_experiment(id_: ExperimentId, store: StoreAddress = STORE) -> None:
     from conebandit.service.log.replay import read_to_head  # noqa: PLC0415
 
     ledger = Ledger()
-    with _store(store) as opened:
+    with _store(store, seal_keys) as opened:
         state = read_to_head(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
         if state is not None:
             ledger.put(state)
@@ -198,11 +251,12 @@ def export_experiment(
     id_: ExperimentId,
     to: Annotated[Path, typer.Option("--to", help="A file: .jsonl (the log, to be imported), .csv or .parquet.")],
     store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
 ) -> None:
     """Write a log, or its decisions with their outcomes, to a file."""
     from conebandit.service.export import export  # noqa: PLC0415
 
-    with _store(store) as opened:
+    with _store(store, seal_keys) as opened:
         parts = export(opened, id_, to.suffix.removeprefix("."))
         part = to.with_name(to.name + ".part")
         with part.open("wb") as file:
@@ -213,7 +267,9 @@ def export_experiment(
 
 @experiment.command("import")
 def import_experiment(
-    log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")], store: StoreAddress = STORE
+    log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")],
+    store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
 ) -> None:
     """Read a log that was exported; every event is checked, nothing is overwritten, nobody waits."""
     from conebandit.service.log.restore import restore  # noqa: PLC0415
@@ -222,9 +278,47 @@ def import_experiment(
     with (
         _plain_refusals(),
         log.open(encoding="utf-8", newline="\n") as file,
-        _store(store, create=True) as opened,
+        _store(store, seal_keys, create=True) as opened,
     ):
-        typer.echo(restore(opened, from_lines(file)))
+        typer.echo(restore(opened, from_lines(file, opened.seals)))
+
+
+@experiment.command("seal")
+def seal_experiment(
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
+    store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
+    by: Annotated[str | None, typer.Option(help="Who vouches for what the logs hold; by default you.")] = None,
+) -> None:
+    """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first."""
+    from conebandit.service.engine.adopt import adopt  # noqa: PLC0415
+
+    with _store(store, seal_keys) as opened:
+        with opened.read() as session:
+            wanted = ids or session.experiments()
+        for id_ in wanted:
+            head = adopt(opened, id_, getpass.getuser() if by is None else by, time.time_ns() // 1_000_000)
+            how = "is sealed with this key already" if head is None else f"sealed at event {head.seq}: {head.check}"
+            typer.echo(f"{id_}: {how}")
+
+
+@seal_key.command("new")
+def new_seal_key(
+    file: Annotated[
+        Path | None, typer.Argument(help="Put it at the end of this file, made if missing; printed by default.")
+    ] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Its id; a random one by default.")] = None,
+) -> None:
+    """Make a key. The last one of a file seals; those before it stay, since they check what they have sealed."""
+    from conebandit.service.stores.seals import add_key, new_key  # noqa: PLC0415
+
+    with _plain_refusals():
+        line = new_key(id_)
+        if file is None:
+            typer.echo(line)
+        else:
+            add_key(file, line)
+            typer.echo(f"{file}: logs are sealed with key {line.partition(':')[0]} from the next start on")
 
 
 @key.command("create")

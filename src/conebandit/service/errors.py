@@ -27,5 +27,9 @@ class UnavailableError(ServiceError):
     status = 503
 
 
+class SealKeyError(ServiceError):
+    """The log is sealed with a key that is not here, or without one although there is one here."""
+
+
 class CorruptionError(ServiceError):
     """The log is not what was written."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from conebandit.service.errors import CorruptionError
+from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read, read_as, seal_event
 from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
@@ -55,6 +55,7 @@ class Transaction:
         """The state at the head of a log, which is locked until the transaction ends."""
         if experiment_id not in self._at_head:
             head = self.session.existing_head(experiment_id, lock=True)
+            self.session.seals.check_head(experiment_id, head.check)
             if damage := self._ledger.damage(experiment_id, head):
                 raise CorruptionError(damage)
             if not self._follow(experiment_id, head):
@@ -68,8 +69,12 @@ class Transaction:
         if head is None or self._ledger.damage(experiment_id, head):
             return True  # whoever asks for the state will be told
         try:
+            self.session.seals.check_head(experiment_id, head.check)
+        except SealKeyError:
+            return True  # as above
+        try:
             return self._follow(experiment_id, head, self._ledger.max_replayed)
-        except CorruptionError:
+        except (CorruptionError, SealKeyError):
             return False
 
     def states(self) -> list[State]:
@@ -120,7 +125,7 @@ class Transaction:
 
     def append(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> None:
         """Fold an event now; it is written before the commit. A report is added to the given ones on its decision."""
-        record = seal_event(state.head, event, by)
+        record = seal_event(state.head, event, by, seals=self.session.seals, experiment=state.experiment.id)
         entry = Entry(record.head, event, by)
         if reports is not None:
             reports.add(entry)

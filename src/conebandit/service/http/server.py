@@ -19,10 +19,11 @@ import uvicorn
 
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.writer import Writer
-from conebandit.service.errors import UnavailableError
+from conebandit.service.errors import SealKeyError, UnavailableError
 from conebandit.service.http.app import create_app
 from conebandit.service.http.connections import Connection, Connections, FewLines, allow_files, max_connections
-from conebandit.service.stores.base import open_store
+from conebandit.service.stores.base import Store, open_store
+from conebandit.service.stores.seals import Seals, key_of
 
 BACKLOG = 2048  # callers that may wait to be let in
 AT_ONCE = 100  # of them are let in before those that are too many can make way
@@ -44,6 +45,8 @@ def serve(
     port: int = 8000,
     allow_hosts: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
+    *,
+    seals: Seals | None = None,
 ) -> None:
     """Serve until interrupted.
 
@@ -57,23 +60,26 @@ def serve(
         Names by which it may be called while there are no API keys, beside ``host`` and those of loopback.
     say
         Called with what may interest whoever has started it.
+    seals
+        What the logs are sealed with; by default the keys of the environment, if there are any.
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
     allow_files()
-    server, listener = _prepare_patiently(where, host, port, allow_hosts, say)
+    prepare = partial(_prepare, where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say, seals=seals)
+    server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
 
 
-def _prepare_patiently(
-    where: str, host: str, port: int, allow_hosts: Sequence[str], say: Callable[[str], None]
+def _patiently(
+    prepare: Callable[[], tuple[uvicorn.Server, socket.socket]], say: Callable[[str], None]
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Prepare, and try again for a while: a database is often restarted together with what needs it."""
     until, told = time.monotonic() + PATIENCE, ""
     while True:
         try:
-            return _prepare(where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say)
+            return prepare()
         except UnavailableError as error:
             if time.monotonic() >= until:
                 raise
@@ -121,16 +127,15 @@ def _prepare(
     *,
     tidy_up: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
+    seals: Seals | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Open the store, read the logs, and only then listen: whoever is let in is answered at once."""
-    store = open_store(where)
-    with store.read() as session:
-        if not is_loopback(host) and not session.api_keys():
-            raise InvalidError(
-                f"will not listen on {host}, which others can reach, without API keys. Make one first: "
-                "conebandit key create NAME --scope admin"
-            )
-        n_experiments = len(session.experiments())
+    store = open_store(where, seals=seals)
+    try:
+        n_experiments = _look_around(store, host, say)
+    except RefusalError:
+        store.close()
+        raise
     listener = _bind(host, port)
     writer = Writer(store, tidy_up=tidy_up)
     try:
@@ -161,6 +166,28 @@ def _prepare(
         if not any(isinstance(known, FewLines) for known in logger.filters):
             logger.addFilter(FewLines())
     return _Server(config), listener
+
+
+def _look_around(store: Store, host: str, say: Callable[[str], None]) -> int:
+    """How many experiments there are; an error if the store must not be served like this.
+
+    A log that is not sealed although there is a key is not served, but the others are.
+    """
+    with store.read() as session:
+        if not is_loopback(host) and not session.api_keys():
+            raise InvalidError(
+                f"will not listen on {host}, which others can reach, without API keys. Make one first: "
+                "conebandit key create NAME --scope admin"
+            )
+        heads = {id_: session.existing_head(id_) for id_ in session.experiments()}
+    for id_, head in heads.items():
+        try:
+            store.seals.check_head(id_, head.check)
+        except SealKeyError as error:
+            if key_of(head.check) is not None:
+                raise
+            say(f"Not served: {error}")
+    return len(heads)
 
 
 def _address(listener: socket.socket, host: str) -> str:

@@ -17,6 +17,7 @@ from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body
 from conebandit.service.log.selection import Selection
 from conebandit.service.stores.records import Head, Record, seal
+from conebandit.service.stores.seals import UNKEYED, Seals
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
 
@@ -186,9 +187,19 @@ class Learned(_Fields):
     data: str
 
 
-Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned
+@dataclass(frozen=True, slots=True)
+class Sealed(_Fields):
+    """Somebody has had a key seal the log from here on, and so vouches for all that is before."""
+
+    kind: ClassVar[str] = "sealed"
+    decision: ClassVar[str | None] = None
+    at: int
+
+
+Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed
 KINDS: dict[str, type[Event]] = {
-    kind.kind: kind for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned)
+    kind.kind: kind
+    for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned, Sealed)
 }
 E = TypeVar("E", bound=Event)
 
@@ -248,10 +259,12 @@ class Entry(NamedTuple):
         return self.head.seq
 
 
-def seal_event(before: Head, event: Event, by: By | None = None) -> Record:
-    """The record of the next event of a log that ends at ``before``."""
+def seal_event(
+    before: Head, event: Event, by: By | None = None, *, seals: Seals = UNKEYED, experiment: str = ""
+) -> Record:
+    """The record of the next event of a log that ends at ``before``; see :func:`~.records.seal`."""
     body = event.to_body() if by is None else {**event.to_body(), **by.to_body()}
-    return seal(before.check, before.seq + 1, event.kind, event.decision, body)
+    return seal(before.check, before.seq + 1, event.kind, event.decision, body, seals=seals, experiment=experiment)
 
 
 def read(record: Record) -> Entry:

@@ -75,6 +75,8 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
     """A state to go on from: the latest snapshot before a position, or a policy that knows nothing yet."""
     records = session.of_kinds(experiment_id, ARM_KINDS, max(view, 1))
     experiment = declared(records[0] if records else None)
+    if experiment.id != experiment_id:
+        raise CorruptionError(f"{experiment_id}: this is the log of {experiment.id!a}.")
     for seq in session.snapshots(experiment_id):
         if seq < before:
             try:

@@ -33,7 +33,10 @@ def restore(store: Store, records: Iterator[Record]) -> str:
     with store.read() as session:
         if session.head(experiment_id) is not None:
             raise taken
-    with tempfile.TemporaryDirectory() as folder, closing(open_store(str(Path(folder) / "log.db"))) as scratch:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(open_store(str(Path(folder) / "log.db"), seals=store.seals)) as scratch,
+    ):
         head = _fold_in(scratch, experiment_id, itertools.chain([first] if first else [], records))
         if not _copy_unseen(scratch, store, experiment_id, head):
             raise taken

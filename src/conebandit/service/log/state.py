@@ -22,6 +22,7 @@ from conebandit.service.log.events import (
     ModeChanged,
     Reported,
     Revised,
+    Sealed,
 )
 from conebandit.service.log.past import unpack
 from conebandit.service.log.reports import Reports
@@ -106,8 +107,8 @@ class State:
         self.at, seq = event.at, self.head.seq
         self.close_windows(self.at, seq, session)
         match event:
-            case Created():
-                pass  # what it declares is there from the beginning
+            case Created() | Sealed():
+                pass  # what is declared is there from the beginning; seals are no business of the policy
             case Decided():
                 self._windows.add(seq, event)
             case Reported():

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
 from conebandit._version import __version__
-from conebandit.service.errors import CorruptionError
+from conebandit.service.errors import CorruptionError, SealKeyError
+from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.log.choosing import choose
 from conebandit.service.log.events import Decided, Entry, Reported, Revised
 from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
@@ -25,6 +27,7 @@ from conebandit.service.log.snapshots import OtherVersionError, from_parts, leas
 from conebandit.service.log.state import State
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.records import Head
+from conebandit.service.stores.seals import key_of
 from conebandit.service.stores.session import Session
 
 MAX_PROBLEMS = 10
@@ -58,6 +61,12 @@ class Verification:
         How many were compared; those of other versions of the library are not used, and not compared.
     problems
         What does not agree, in words; at most ten.
+    key
+        Id of the key that the log is sealed with; None if there is none.
+    keyed_from
+        Position of the first event with a key; those before it could be changed until then.
+    anchors
+        How many were compared.
     """
 
     id: str
@@ -68,6 +77,9 @@ class Verification:
     other_version: int
     snapshots: int
     problems: tuple[str, ...]
+    key: str | None = None
+    keyed_from: int = 0
+    anchors: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -81,7 +93,12 @@ class Verification:
 
 
 def verify(
-    session: Session, experiment_id: str, served: StateDigest | None = None, *, every: bool = False
+    session: Session,
+    experiment_id: str,
+    served: StateDigest | None = None,
+    *,
+    every: bool = False,
+    anchors: Collection[Anchor] = (),
 ) -> Verification:
     """Compute the state anew from the first event, and compare it with what was served.
 
@@ -95,11 +112,15 @@ def verify(
         What a process that is serving says of its state (``GET .../state``); the log is then read up to there.
     every
         Make all decisions again whose states were revised later, however often the log must be read for it.
+    anchors
+        What the log must hold.
 
     Raises
     ------
     CorruptionError
         If the log is not what was written.
+    SealKeyError
+        If it is sealed with a key that is not here.
 
     Examples
     --------
@@ -120,13 +141,20 @@ def verify(
     (6, 5, True)
     """
     session.check_database()
-    head = session.existing_head(experiment_id)
+    last = head = session.existing_head(experiment_id)
     if served is not None:
         head = Head(served.events, served.check)
     watch = _Watch(session, experiment_id, head)
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
     left_out = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
-    problems = [*_differences(served, digest), *watch.problems(left_out)]
+    for _ in session.checked(experiment_id, head, last):
+        pass  # what came after the state that is served
+    problems = [
+        *_unsealed(session, experiment_id, last),
+        *missed_anchors(session, experiment_id, anchors),
+        *_differences(served, digest),
+        *watch.problems(left_out),
+    ]
     return Verification(
         id=experiment_id,
         events=head.seq,
@@ -136,7 +164,19 @@ def verify(
         other_version=len(watch.foreign - left_out),
         snapshots=watch.compared,
         problems=tuple(problems[:MAX_PROBLEMS]),
+        key=key_of(last.check),
+        keyed_from=watch.keyed_from,
+        anchors=len(anchors),
     )
+
+
+def _unsealed(session: Session, experiment_id: str, last: Head) -> list[str]:
+    """A log without a key, where there is one."""
+    try:
+        session.seals.check_head(experiment_id, last.check)
+    except SealKeyError as error:
+        return [str(error)]
+    return []
 
 
 def _differences(served: StateDigest | None, digest: str) -> list[str]:
@@ -155,6 +195,7 @@ class _Watch:
     decided: array[int] = field(default_factory=lambda: array("q"))  # positions
     foreign: set[int] = field(default_factory=set)  # positions of decisions that another version has made
     compared: int = 0
+    keyed_from: int = 0
 
     def __post_init__(self) -> None:
         self._snapshots = set(self.session.snapshots(self.experiment_id))
@@ -174,6 +215,8 @@ class _Watch:
         return next((seq for seq, upto in self._revisions if upto >= changed > 1), 0)
 
     def __call__(self, state: State, entry: Entry, reports: Reports | None) -> None:
+        if not self.keyed_from and key_of(entry.head.check) is not None:
+            self.keyed_from = entry.seq
         match entry.event:
             case Decided() as decided:
                 self.decided.append(entry.seq)

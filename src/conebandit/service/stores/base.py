@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.stores.seals import Seals
 from conebandit.service.stores.session import Session
 
 MAX_IDLE = 8  # connections that are kept for whoever comes next; after a rush the others are closed
@@ -37,6 +38,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 class Store(Protocol):
     """A place for logs, snapshots and keys that several processes may share."""
 
+    seals: Seals  # what the logs are sealed and checked with
+
     def write(self) -> AbstractContextManager[Session]:
         """A transaction: committed, on disk, when the block ends; undone if it raises."""
         ...
@@ -50,8 +53,10 @@ class Store(Protocol):
         ...
 
 
-def open_store(where: str, *, create: bool = True) -> Store:
+def open_store(where: str, *, create: bool = True, seals: Seals | None = None) -> Store:
     """The store at a path (SQLite) or at a ``postgresql://`` address; made if missing, unless ``create`` is false.
+
+    Its logs are sealed with keys if ``seals`` has some, by default those of the environment.
 
     Raises
     ------
@@ -75,15 +80,16 @@ def open_store(where: str, *, create: bool = True) -> Store:
     >>> created, found
     (True, ['checkout'])
     """
+    seals = Seals.from_environment() if seals is None else seals
     scheme, separator, _ = where.partition("://")
     if separator and scheme in ("postgresql", "postgres"):
         try:
             from conebandit.service.stores.postgres import PostgresStore  # noqa: PLC0415  (needs psycopg, an extra)
         except ImportError:
             raise InvalidError("PostgreSQL needs psycopg: pip install 'conebandit[postgres]'.") from None
-        return PostgresStore(where, create=create)
+        return PostgresStore(where, create=create, seals=seals)
     if separator and _SCHEME.fullmatch(scheme):
         raise InvalidError(f"a store is a path (SQLite) or an address postgresql://...; got one with {scheme}://.")
     from conebandit.service.stores.sqlite import SqliteStore  # noqa: PLC0415  (it needs this module)
 
-    return SqliteStore(where, create=create)
+    return SqliteStore(where, create=create, seals=seals)

@@ -18,6 +18,7 @@ import psycopg.conninfo
 
 from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.stores.base import MAX_IDLE, SCHEMA
+from conebandit.service.stores.seals import UNKEYED, Seals
 from conebandit.service.stores.session import Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
@@ -121,10 +122,12 @@ class PostgresStore:
         Of a database that the user may create tables in.
     create
         Make the tables if they are missing.
+    seals
+        What its logs are sealed and checked with.
     """
 
-    def __init__(self, address: str, *, create: bool = True) -> None:
-        self._address = address
+    def __init__(self, address: str, *, create: bool = True, seals: Seals = UNKEYED) -> None:
+        self._address, self.seals = address, seals
         self._idle: queue.LifoQueue[_Connection] = queue.LifoQueue(MAX_IDLE)
         try:
             self._make_tables(create=create)
@@ -153,14 +156,14 @@ class PostgresStore:
     def write(self) -> Iterator[Session]:
         """See :class:`Store`."""
         with self._transaction() as connection:
-            yield Session(connection)
+            yield Session(connection, self.seals)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`Store`."""
         with self._transaction() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            yield Session(connection)
+            yield Session(connection, self.seals)
 
     @contextmanager
     def _transaction(self) -> Iterator[_Connection]:

@@ -9,15 +9,14 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from typing import Any, NamedTuple, TextIO
 
 from conebandit.service.errors import CorruptionError
+from conebandit.service.stores.seals import START, UNKEYED, Seals
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode  # made once, not each time
 _decode = json.JSONDecoder().raw_decode  # json.loads without its search for spaces around a value: bodies have none
 
-START = "0" * 32  # the checksum before the first record
 FORMAT = 1
 
 
@@ -81,8 +80,17 @@ def canonical(value: Any) -> str:
     return _encode(value)
 
 
-def seal(before: str, seq: int, kind: str, decision: str | None, body: dict[str, Any]) -> Record:
-    """The next record of a log whose last checksum is ``before``.
+def seal(
+    before: str,
+    seq: int,
+    kind: str,
+    decision: str | None,
+    body: dict[str, Any],
+    *,
+    seals: Seals = UNKEYED,
+    experiment: str = "",
+) -> Record:
+    """The next record of the log of an experiment, whose last checksum is ``before``; keys seal the experiment, too.
 
     Examples
     --------
@@ -95,33 +103,35 @@ def seal(before: str, seq: int, kind: str, decision: str | None, body: dict[str,
     conebandit.service.errors.CorruptionError: event 1 (mode_changed) does not match its checksum: ...
     """
     text = canonical(body)
-    return Record(seq, kind, decision, text, _checksum(before, seq, kind, decision, text))
+    return Record(seq, kind, decision, text, seals.seal(experiment, before, _sealed_text(seq, kind, decision, text)))
 
 
-def check(records: Iterable[Record], before: str, after: int) -> list[Record]:
+def check(
+    records: Iterable[Record], before: str, after: int, *, seals: Seals = UNKEYED, experiment: str = ""
+) -> list[Record]:
     """The records, if they follow on event ``after`` with checksum ``before``; else a ``CorruptionError``."""
     found = []
     for record in records:
         if record.seq != after + 1:
             raise CorruptionError(f"event {after + 1} is missing: event {record.seq} follows on event {after}.")
-        found.append(check_seal(record, before))
+        found.append(check_seal(record, before, seals, experiment))
         before, after = record.check, record.seq
     return found
 
 
-def check_seal(record: Record, before: str) -> Record:
+def check_seal(record: Record, before: str, seals: Seals = UNKEYED, experiment: str = "") -> Record:
     """A record, if it was sealed after one with checksum ``before``; else a ``CorruptionError``."""
     seq, kind, decision, text, sealed = record
-    if sealed != _checksum(before, seq, kind, decision, text):
+    if not seals.matches(sealed, experiment, before, _sealed_text(seq, kind, decision, text)):
         raise CorruptionError(
             f"event {seq} ({kind}) does not match its checksum: it, or one before it, is not what was written."
         )
     return record
 
 
-def _checksum(before: str, seq: int, kind: str, decision: str | None, text: str) -> str:
-    sealed = f"{before}\n{seq}\n{kind}\n{'' if decision is None else decision}\n{text}"
-    return blake2b(sealed.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def _sealed_text(seq: int, kind: str, decision: str | None, text: str) -> str:
+    """What a seal covers of a record. No part that we write has a line break, so each text stands for one record."""
+    return f"{seq}\n{kind}\n{'' if decision is None else decision}\n{text}"
 
 
 # ---- as a file ------------------------------------------------------------------------------------------------------
@@ -137,9 +147,9 @@ def to_lines(records: Iterable[Record]) -> Iterator[str]:
     yield canonical({"events": count, "check": last}) + "\n"
 
 
-def from_lines(file: TextIO) -> Iterator[Record]:
+def from_lines(file: TextIO, seals: Seals = UNKEYED) -> Iterator[Record]:
     """The records of such a file, each checked as it is read; a ``CorruptionError`` names the first bad line."""
-    seq, last = 0, START
+    seq, last, experiment = 0, START, ""
     end: dict[str, Any] | None = None
     for number, line in enumerate(_lines(file), start=1):
         value = _parse(line, number)
@@ -153,7 +163,8 @@ def from_lines(file: TextIO) -> Iterator[Record]:
         else:
             record = _record(value, number)
             try:
-                check([record], last, seq)
+                experiment = experiment or _declared_id(record)
+                check([record], last, seq, seals=seals, experiment=experiment)
             except CorruptionError as error:
                 raise CorruptionError(f"line {number}: {error}") from None
             seq, last = record.head
@@ -192,6 +203,13 @@ def _record(value: Any, number: int) -> Record:
     ):
         raise CorruptionError(f"line {number} is not an event.")
     return Record(*value)
+
+
+def _declared_id(first: Record) -> str:
+    """The id of the experiment that the first record of a log declares; empty if it declares none."""
+    body = first.body
+    declaration = body.get("declaration") if isinstance(body, dict) else None
+    return str(declaration.get("id", "")) if isinstance(declaration, dict) else ""
 
 
 def _can_be_stored(text: str) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
-from conebandit.service.stores.records import START, Head, Record, check, check_seal
+from conebandit.service.stores.records import Head, Record, check, check_seal
+from conebandit.service.stores.seals import START, UNKEYED, Seals
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
 
@@ -66,8 +67,9 @@ class Connection(Protocol):
 class Session:
     """Everything that is read or written within one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, seals: Seals = UNKEYED) -> None:
         self._connection = connection
+        self.seals = seals
         self._run = connection.execute
         self.check_database = connection.check
 
@@ -128,7 +130,8 @@ class Session:
     def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Record]]:
         """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
         while after.seq < upto.seq:
-            page = check(self.events(experiment, after.seq, upto.seq, limit), after.check, after.seq)
+            found = self.events(experiment, after.seq, upto.seq, limit)
+            page = check(found, after.check, after.seq, seals=self.seals, experiment=experiment)
             if not page:
                 raise CorruptionError(f"{experiment}: events {after.seq + 1} to {upto.seq} are missing from the log.")
             yield page
@@ -180,7 +183,7 @@ class Session:
             LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
             WHERE e.experiment = ? AND {where}"""
         rows = self._run(sql, (experiment, *values))
-        return [check_seal(Record(*row), before or START) for *row, before in rows]
+        return [check_seal(Record(*row), before or START, self.seals, experiment) for *row, before in rows]
 
     def check_presence(self, experiment: str, upto: Head) -> None:
         """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""

@@ -13,6 +13,7 @@ from typing import Any
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.stores.base import MAX_IDLE, SCHEMA
+from conebandit.service.stores.seals import UNKEYED, Seals
 from conebandit.service.stores.session import Session
 
 WRITING, READING = 16_000, 2000  # kilobytes of cache; whoever writes looks decisions up in a large index
@@ -53,12 +54,14 @@ class SqliteStore:
         The file.
     create
         Make it, with its folder, if it is missing; only its owner may read it.
+    seals
+        What its logs are sealed and checked with.
     """
 
-    def __init__(self, path: str, *, create: bool = True) -> None:
+    def __init__(self, path: str, *, create: bool = True, seals: Seals = UNKEYED) -> None:
         if not create and not Path(path).exists():
             raise NotFoundError(f"there is no store at {path}.")
-        self._path = path
+        self._path, self.seals = path, seals
         self._unchanging = not create and _cannot_change(path)
         self._idle: dict[int, queue.LifoQueue[_Connection]] = {
             cache: queue.LifoQueue(MAX_IDLE) for cache in (WRITING, READING)
@@ -90,13 +93,13 @@ class SqliteStore:
     def write(self) -> Iterator[Session]:
         """See :class:`Store`."""
         with self._connection(WRITING) as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            yield Session(connection)
+            yield Session(connection, self.seals)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`Store`."""
         with self._connection(READING) as connection, _transaction(connection, "BEGIN"):
-            yield Session(connection)
+            yield Session(connection, self.seals)
 
     @contextmanager
     def _connection(self, cache: int) -> Iterator[_Connection]:

@@ -25,7 +25,8 @@ from conebandit.service.replies import (
     StateDigest,
 )
 from conebandit.service.stores.base import Store
-from conebandit.service.stores.records import START, Head, Record
+from conebandit.service.stores.records import Head, Record
+from conebandit.service.stores.seals import START
 
 MAX_EVENTS = 1000  # of a page
 

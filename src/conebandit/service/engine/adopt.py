@@ -1,0 +1,42 @@
+"""Sealing logs that were begun without a key, or with an earlier one: a person says so, and it is in the log."""
+
+from __future__ import annotations
+
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.errors import UnavailableError
+from conebandit.service.log.events import By, Sealed, seal_event
+from conebandit.service.log.replay import read_to_head
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import Head
+from conebandit.service.stores.seals import key_of
+
+
+def adopt(store: Store, experiment_id: str, by: str, now: int) -> Head | None:
+    """Append an event that is sealed with the current key; None if the last one is already.
+
+    Parameters
+    ----------
+    store
+        Opened with a key.
+    experiment_id
+        Whose log.
+    by
+        Who vouches for what the log holds now.
+    now
+        Milliseconds since 1970.
+    """
+    if store.seals.current is None:
+        raise InvalidError("there is no key to seal with. Make one with conebandit seal-key new.")
+    if not by.strip():
+        raise InvalidError("by must be the name of somebody who vouches for the log; got none.")
+    state = read_to_head(store.read, experiment_id)  # with every seal checked that is not behind a snapshot
+    with store.write() as session:
+        head = session.existing_head(experiment_id, lock=True)
+        if key_of(head.check) == store.seals.current:
+            return None
+        if state is None or head != state.head:
+            raise UnavailableError(f"somebody is writing to the log of {experiment_id!r}; try again.")
+        event, who = Sealed(max(now, state.at)), By(None, by)
+        record = seal_event(head, event, who, seals=store.seals, experiment=experiment_id)
+        session.append(experiment_id, [record])
+    return record.head
