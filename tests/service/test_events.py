@@ -31,7 +31,8 @@ from conebandit.service.log.restore import restore
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import BEGINNING, START, canonical, seal
+from conebandit.service.stores.records import BEGINNING, canonical, seal
+from conebandit.service.stores.seals import START
 
 times = st.integers(0, 2**50)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

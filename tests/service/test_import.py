@@ -15,8 +15,8 @@ from conebandit.service.log.restore import restore
 from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import START, Record, _sealed_text, from_lines, seal, to_lines
-from conebandit.service.stores.seals import UNKEYED
+from conebandit.service.stores.records import Record, _sealed_text, from_lines, seal, to_lines
+from conebandit.service.stores.seals import START, UNKEYED
 from conebandit.service.stores.session import PAGE
 from tests.service.driver import Driver
 

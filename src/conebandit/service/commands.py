@@ -78,8 +78,13 @@ def serve(
         list[str] | None, typer.Option(help="Another name by which it may be called without API keys; repeat for more.")
     ] = None,
     seal_keys: SealKeys = None,
+    anchor: Annotated[
+        str | None, typer.Option(help="Where to send the ends of the logs: stdout, a file, or http(s)://...")
+    ] = None,
+    anchor_every: Annotated[str, typer.Option(help="How often, such as 10m.")] = "1h",
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
+    from conebandit.experiment.entries import seconds  # noqa: PLC0415
     from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
 
     try:
@@ -88,7 +93,16 @@ def serve(
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
     with _plain_refusals():
-        server.serve(store, host, port, allow_host or (), say=typer.echo, seals=find_seals(seal_keys))
+        server.serve(
+            store,
+            host,
+            port,
+            allow_host or (),
+            say=typer.echo,
+            seals=find_seals(seal_keys),
+            anchor=anchor,
+            anchor_every=seconds(anchor_every, "--anchor-every"),
+        )
 
 
 def verify(

@@ -41,6 +41,8 @@ class Writer:
         Dates the events.
     tidy_up
         Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
+    at_end
+        Called when everything is written, before the store is closed.
 
     Examples
     --------
@@ -62,11 +64,12 @@ class Writer:
         store: Store,
         clock: SteadyClock | None = None,
         tidy_up: Callable[[], None] = lambda: None,
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.store = store
         self.events_written = 0
         self.turns = 0
-        self._clock, self._tidy_up = clock or SteadyClock(), tidy_up
+        self._clock, self._tidy_up, self._at_end = clock or SteadyClock(), tidy_up, at_end
         self._ledger = Ledger(MAX_REPLAYED)
         self._queue: queue.SimpleQueue[list[Request] | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
@@ -141,6 +144,7 @@ class Writer:
                 self._write_snapshots()
             except (RefusalError, OSError) as error:
                 log.warning("no snapshots were kept: %s", error)
+        self._at_end()
         self.store.close()
 
     def _write_snapshots(self) -> None:

@@ -18,6 +18,7 @@ from typing import cast
 import uvicorn
 
 from conebandit.experiment.errors import InvalidError, RefusalError
+from conebandit.service.engine.anchors import EVERY, Anchors, destination
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import SealKeyError, UnavailableError
 from conebandit.service.http.app import create_app
@@ -47,6 +48,8 @@ def serve(
     say: Callable[[str], None] = lambda _: None,
     *,
     seals: Seals | None = None,
+    anchor: str | None = None,
+    anchor_every: float = EVERY,
 ) -> None:
     """Serve until interrupted.
 
@@ -62,11 +65,17 @@ def serve(
         Called with what may interest whoever has started it.
     seals
         What the logs are sealed with; by default the keys of the environment, if there are any.
+    anchor, anchor_every
+        Where to send the ends of the logs (see :func:`~conebandit.service.engine.anchors.destination`), if anywhere,
+        and every so many seconds.
     """
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
     allow_files()
-    prepare = partial(_prepare, where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say, seals=seals)
+    anchors = None if anchor is None else partial(Anchors, send=destination(anchor), every=anchor_every)
+    prepare = partial(
+        _prepare, where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say, seals=seals, anchors=anchors
+    )
     server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
@@ -113,6 +122,10 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
             thread.join()
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 def _freeze_memory() -> None:
     """What is in memory now will stay; searching it for garbage, again and again, would stop everything for 0.1 s."""
     gc.collect()
@@ -125,9 +138,10 @@ def _prepare(
     port: int,
     allow_hosts: Sequence[str] = (),
     *,
-    tidy_up: Callable[[], None] = lambda: None,
+    tidy_up: Callable[[], None] = _nothing,
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
+    anchors: Callable[[Store], Anchors] | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Open the store, read the logs, and only then listen: whoever is let in is answered at once."""
     store = open_store(where, seals=seals)
@@ -137,7 +151,8 @@ def _prepare(
         store.close()
         raise
     listener = _bind(host, port)
-    writer = Writer(store, tidy_up=tidy_up)
+    send_last = _nothing if anchors is None else anchors(store).close
+    writer = Writer(store, tidy_up=tidy_up, at_end=send_last)
     try:
         if n_experiments:
             say(f"Reading the logs of {n_experiments} experiment{'s' if n_experiments > 1 else ''} ...")

@@ -67,6 +67,24 @@ class Verification:
         Position of the first event with a key; those before it could be changed until then.
     anchors
         How many were compared.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from conebandit.service.http.server import serving
+    >>> from conebandit.service.client import Client
+    >>> from conebandit.service.stores.base import open_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = str(pathlib.Path(folder) / "log.db")
+    ...     with serving(path) as address, Client(address) as client:
+    ...         _ = client.create({"id": "e", "arms": ["old", "new"], "metrics": [{"name": "clicks"}]})
+    ...         _ = client.decide_many("e", [{}] * 5)
+    ...     store = open_store(path)
+    ...     with store.read() as session:
+    ...         report = verify(session, "e")
+    ...     store.close()
+    >>> report.events, report.recomputed, report.agrees
+    (6, 5, True)
     """
 
     id: str
@@ -121,24 +139,6 @@ def verify(
         If the log is not what was written.
     SealKeyError
         If it is sealed with a key that is not here.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from conebandit.service.http.server import serving
-    >>> from conebandit.service.client import Client
-    >>> from conebandit.service.stores.base import open_store
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = str(pathlib.Path(folder) / "log.db")
-    ...     with serving(path) as address, Client(address) as client:
-    ...         _ = client.create({"id": "e", "arms": ["old", "new"], "metrics": [{"name": "clicks"}]})
-    ...         _ = client.decide_many("e", [{}] * 5)
-    ...     store = open_store(path)
-    ...     with store.read() as session:
-    ...         report = verify(session, "e")
-    ...     store.close()
-    >>> report.events, report.recomputed, report.agrees
-    (6, 5, True)
     """
     session.check_database()
     last = head = session.existing_head(experiment_id)
