@@ -22,7 +22,8 @@ START = "0" * 32  # the checksum before the first record
 VARIABLE = "CONEBANDIT_SEAL_KEYS"
 MIN_SECRET, MAX_SECRET = 32, 64  # characters; BLAKE2 takes keys of up to 64 bytes
 
-_PLAIN = len(START)  # characters of a checksum without a key; others begin with the id of their key and a dot
+_PLAIN = len(START)  # characters of a checksum without a key
+_KEYED = re.compile(r"([A-Za-z0-9_-]{1,32})\.[0-9a-f]{32}")  # a checksum with a key
 _KEY = re.compile(rf"([A-Za-z0-9_-]{{1,32}}):([\x21-\x7e]{{{MIN_SECRET},{MAX_SECRET}}})")
 _READABLE_BY_OTHERS = 0o077
 
@@ -100,7 +101,7 @@ class Seals:
         """The checksum of a new record, which follows on one with checksum ``before``."""
         if self.current is not None:
             return f"{self.current}.{self._keyed_sum(self.current, experiment, before, record)}"
-        if len(before) != _PLAIN:
+        if key_of(before) is not None:
             raise _missing_key(before)
         return _plain_sum(before, record)
 
@@ -111,10 +112,12 @@ class Seals:
         """
         if len(sealed) == _PLAIN:
             return len(before) == _PLAIN and sealed == _plain_sum(before, record)
-        id_, _, found = sealed.partition(".")
+        id_ = key_of(sealed)
+        if id_ is None:
+            return False
         if id_ not in self._keyed:
             raise _missing_key(sealed)
-        return secrets.compare_digest(found.encode(), self._keyed_sum(id_, experiment, before, record).encode())
+        return secrets.compare_digest(sealed, f"{id_}.{self._keyed_sum(id_, experiment, before, record)}")
 
     def check_head(self, experiment: str, last: str) -> None:
         """A ``SealKeyError`` if a log that ends with this checksum must not go on.
@@ -151,14 +154,15 @@ def find_seals(path: Path | None) -> Seals:
 
 
 def key_of(sealed: str) -> str | None:
-    """The id of the key in a checksum; None if it is one without a key.
+    """The id of the key in a checksum; None if there is none.
 
     Examples
     --------
     >>> key_of("k1.00000000000000000000000000000000"), key_of(START)
     ('k1', None)
     """
-    return None if len(sealed) == _PLAIN else sealed.partition(".")[0]
+    found = None if len(sealed) == _PLAIN else _KEYED.fullmatch(sealed)
+    return None if found is None else found[1]
 
 
 def new_key(id_: str | None = None) -> str:
