@@ -34,7 +34,7 @@ class CountingStore:
     def __init__(self, address: str) -> None:
         self._store = open_store(address)
         self.write, self.read, self.close = self._store.write, self._store.read, self._store.close
-        self.seals = self._store.seals
+        self.seals, self.now = self._store.seals, self._store.now
         self.most = 0
         begin = Session.begin_snapshot
 

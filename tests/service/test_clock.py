@@ -3,8 +3,10 @@
 import pytest
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.engine.clock import MAX_STEP, SteadyClock, _since_boot
+from conebandit.service.engine import clock as clocks_of_service
+from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock, _since_boot, plausible_now
 from conebandit.service.engine.writer import Writer
+from conebandit.service.errors import UnavailableError
 from conebandit.service.http.metrics import RequestCounts, metrics_text
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -96,3 +98,75 @@ def test_the_steady_clock_goes_on():
     first = _since_boot()
     assert isinstance(first, int)
     assert _since_boot() >= first
+
+
+def test_a_log_that_is_ahead_is_said_at_the_start(tmp_path, declaration, caplog):
+    declared = Experiment.from_dict(declaration)
+    for days in (400, 0):
+        clocks = Clocks()
+        clocks.now += days * DAY
+        writer = Writer(open_store(str(tmp_path / "log.db")), clocks.steady)
+        writer.submit("checkout", lambda turn: turn.create(declared)).result()
+        assert not caplog.records
+        writer.warm_up()
+        writer.close()
+    assert f"checkout: the log is {400 * DAY // 1000} s ahead of the clock" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "theirs", "answered", "ahead"),
+    [
+        (0, 0, 0, 0),
+        (MAX_STEP, 0, MAX_STEP + 5, MAX_STEP),
+        (-MAX_STEP, 0, -MAX_STEP, -MAX_STEP),
+        (-10 * MAX_STEP, 0, 10, 0),  # it took long to ask
+        (MAX_STEP + 1, 0, MAX_STEP + 2, MAX_STEP + 1),
+        (-3 * MAX_STEP, 0, -2 * MAX_STEP, -2 * MAX_STEP),
+    ],
+)
+def test_a_clock_may_differ_from_the_database_s_by_a_minute(asked, theirs, answered, ahead):
+    times = iter([asked, answered])
+    comparison = ClockComparison(lambda: next(times), lambda: theirs)
+    for _ in range(3):  # asked once
+        if abs(ahead) <= MAX_STEP:
+            comparison.check()
+        else:
+            with pytest.raises(UnavailableError, match="ahead of" if ahead > 0 else "behind"):
+                comparison.check()
+    assert comparison.ahead == ahead
+
+
+def test_nothing_is_written_while_the_database_has_another_time(address, declaration, monkeypatch):
+    """On PostgreSQL, which has a clock of its own."""
+    monkeypatch.setattr(clocks_of_service, "DISAGREED", 0.0)
+    declared, clocks = Experiment.from_dict(declaration), Clocks()
+    store = open_store(address)
+    has_clock = store.now() is not None
+    wrong = Writer(store, clocks.steady)  # its time is years ago, as on a machine without a battery
+    answer = wrong.submit("checkout", lambda turn: turn.create(declared))
+    assert (answer.exception() is not None) == has_clock
+    text = metrics_text(wrong, RequestCounts())
+    behind = float(text.partition("\nconebandit_clock_ahead_of_database_seconds ")[2].partition("\n")[0])
+    assert (behind < -DAY / 1000) == has_clock
+    with store.read() as session:
+        assert session.experiments() == ([] if has_clock else ["checkout"])
+    if has_clock:
+        with pytest.raises(UnavailableError, match="behind the database's: set the one that is wrong"):
+            answer.result()
+        clocks.now = store.now()  # somebody has set it
+        assert wrong.submit("checkout", lambda turn: turn.create(declared)).result().events == 1
+    wrong.close()
+
+
+def test_commands_do_not_write_by_a_wrong_clock(address, monkeypatch):
+    store = open_store(address)
+    has_clock = store.now() is not None
+    assert abs(plausible_now(store) - clocks_of_service.system_clock()) < MINUTE
+    right = clocks_of_service.system_clock
+    monkeypatch.setattr(clocks_of_service, "system_clock", lambda: right() + DAY)
+    if has_clock:
+        with pytest.raises(UnavailableError, match="86400 s ahead of the database's"):
+            plausible_now(store)
+    else:
+        assert plausible_now(store) > right() + MINUTE
+    store.close()

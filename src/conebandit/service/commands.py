@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -306,12 +305,13 @@ def seal_experiment(
 ) -> None:
     """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first."""
     from conebandit.service.engine.adopt import adopt  # noqa: PLC0415
+    from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
 
     with _store(store, seal_keys) as opened:
         with opened.read() as session:
             wanted = ids or session.experiments()
         for id_ in wanted:
-            head = adopt(opened, id_, getpass.getuser() if by is None else by, time.time_ns() // 1_000_000)
+            head = adopt(opened, id_, getpass.getuser() if by is None else by, plausible_now(opened))
             how = "is sealed with this key already" if head is None else f"sealed at event {head.seq}: {head.check}"
             typer.echo(f"{id_}: {how}")
 

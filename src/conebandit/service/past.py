@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from hashlib import file_digest
 from pathlib import Path
@@ -12,6 +11,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
 from conebandit.experiment.learner import Learner
 from conebandit.experiment.rows import read_rows
+from conebandit.service.engine.clock import plausible_now
 from conebandit.service.engine.experiments import new_state
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
@@ -72,5 +72,5 @@ def begin(store: Store, experiment: Experiment, past: Past | None) -> None:
         state = new_state(experiment, past)
     else:
         ledger.put(known)
-    with ledger.transaction(store, time.time_ns() // 1_000_000) as transaction:
+    with ledger.transaction(store, plausible_now(store)) as transaction:
         Turn(transaction).create(experiment, past, state)

@@ -1,15 +1,25 @@
-"""The clock that events are dated by: the system's, unless that jumps."""
+"""The clock that events are dated by: the system's, unless that jumps, and only if the database's agrees."""
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 
-MAX_STEP = 60_000  # milliseconds by which the system's clock may be set while the service runs
+from conebandit.service.errors import UnavailableError
+from conebandit.service.stores.base import Store
+
+MAX_STEP = 60_000  # milliseconds by which the system's clock may be set while the service runs, or differ from others
+AGREED, DISAGREED = 60.0, 1.0  # seconds until the database's clock is asked again
 
 log = logging.getLogger("conebandit.service")
+
+
+def system_clock() -> int:
+    """Milliseconds since 1970 by the system's clock."""
+    return time.time_ns() // 1_000_000
 
 
 def _since_boot() -> int:
@@ -49,7 +59,7 @@ class SteadyClock:
 
     def __init__(
         self,
-        system: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        system: Callable[[], int] = system_clock,
         steady: Callable[[], int] = _since_boot,
     ) -> None:
         self._system, self._steady = system, steady
@@ -77,3 +87,60 @@ class SteadyClock:
             )
         self.jumped = jumped
         return steady + self._offset
+
+
+class ClockComparison:
+    """Compares a clock with the database's, now and then; while they disagree, nothing may be dated.
+
+    A clock that is wrong when a process starts jumps nowhere. Several processes that share a database can be held to
+    its clock.
+
+    Parameters
+    ----------
+    clock
+        Ours: milliseconds since 1970.
+    database
+        The other one; None if there is none.
+
+    Attributes
+    ----------
+    ahead
+        By how much ours was ahead of the other when it was last asked, in milliseconds; below 0: behind.
+
+    Examples
+    --------
+    >>> comparison = ClockComparison(lambda: 100_000, lambda: 1000)
+    >>> comparison.check()
+    Traceback (most recent call last):
+        ...
+    conebandit.service.errors.UnavailableError: the clock of this machine is 99 s ahead of the database's: ...
+    """
+
+    def __init__(self, clock: Callable[[], int], database: Callable[[], int | None]) -> None:
+        self._clock, self._database = clock, database
+        self.ahead = 0
+        self._asked_until = -math.inf
+
+    def check(self) -> None:
+        """An ``UnavailableError`` if the clocks differ by more than a minute, and longer than it took to ask."""
+        if time.monotonic() >= self._asked_until:
+            before, theirs, after = self._clock(), self._database(), self._clock()
+            if theirs is not None:  # ours was somewhere between the two when theirs was read
+                self.ahead = max(before - theirs, 0) + min(after - theirs, 0)
+            self._asked_until = time.monotonic() + (DISAGREED if self._disagree else AGREED)
+        if self._disagree:
+            raise UnavailableError(
+                f"the clock of this machine is {abs(self.ahead) / 1000:.0f} s "
+                f"{'ahead of' if self.ahead > 0 else 'behind'} the database's: set the one that is wrong. Until then "
+                "nothing is written."
+            )
+
+    @property
+    def _disagree(self) -> bool:
+        return abs(self.ahead) > MAX_STEP
+
+
+def plausible_now(store: Store) -> int:
+    """Milliseconds since 1970; an ``UnavailableError`` if the clock of the database is another one."""
+    ClockComparison(system_clock, store.now).check()
+    return system_clock()

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from conebandit.experiment.errors import RefusalError
-from conebandit.service.engine.clock import MAX_STEP, SteadyClock
+from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.requests import Request, Work, reply_to_all
@@ -70,6 +70,7 @@ class Writer:
         self.events_written = 0
         self.turns = 0
         self._clock, self._tidy_up, self._at_end = clock or SteadyClock(), tidy_up, at_end
+        self._comparison = ClockComparison(self._clock, store.now)
         self._ledger = Ledger(MAX_REPLAYED)
         self._queue: queue.SimpleQueue[list[Request] | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
@@ -107,6 +108,13 @@ class Writer:
             error = self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()
             if isinstance(error, UnavailableError):
                 raise error  # of other errors, who asks will hear
+        for id_, seconds in self.ahead.items():
+            log.warning(
+                "%s: the log is %.0f s ahead of the clock. If the clock is right, see conebandit "
+                "experiment repair-clock; if not, set it.",
+                id_,
+                seconds,
+            )
 
     @property
     def waiting(self) -> int:
@@ -123,6 +131,11 @@ class Writer:
         """Seconds between the system's clock and the one that dates events; 0 unless the first has jumped."""
         self._clock()
         return self._clock.jumped / 1000
+
+    @property
+    def clock_ahead(self) -> float:
+        """Seconds by which this clock was ahead of the database's when that was last asked; 0 if it has none."""
+        return self._comparison.ahead / 1000
 
     @property
     def ahead(self) -> dict[str, float]:
@@ -212,6 +225,7 @@ class Writer:
 
     def _commit(self, requests: list[Request]) -> tuple[Transaction, list[tuple[Request, Any]], list[str]]:
         """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
+        self._comparison.check()
         with self._ledger.transaction(self.store, self._clock()) as transaction:
             experiments = dict.fromkeys(request.experiment for request in requests)
             may_wait = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES]

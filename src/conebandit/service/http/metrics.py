@@ -128,6 +128,7 @@ METRICS = (
     Metric("conebandit_waiting_requests", "gauge", lambda writer, _: [Sample(writer.waiting)]),
     Metric("conebandit_running_revisions", "gauge", lambda writer, _: [Sample(writer.revising)]),
     Metric("conebandit_clock_jumped_seconds", "gauge", lambda writer, _: [Sample(writer.clock_jumped)]),
+    Metric("conebandit_clock_ahead_of_database_seconds", "gauge", lambda writer, _: [Sample(writer.clock_ahead)]),
     Metric("conebandit_log_ahead_seconds", "gauge", lambda writer, _: _by_experiment(writer.ahead)),
     Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),

@@ -48,6 +48,10 @@ class Store(Protocol):
         """A look at what is committed, which blocks no writer."""
         ...
 
+    def now(self) -> int | None:
+        """Milliseconds since 1970 by the clock of the database; None if it has none of its own."""
+        ...
+
     def close(self) -> None:
         """Give back all connections."""
         ...

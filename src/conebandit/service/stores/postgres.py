@@ -165,6 +165,12 @@ class PostgresStore:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield Session(connection, self.seals)
 
+    def now(self) -> int:
+        """See :class:`Store`."""
+        with self._transaction() as connection:
+            [(seconds,)] = connection.execute("SELECT extract(epoch FROM clock_timestamp())")
+        return int(seconds * 1000)
+
     @contextmanager
     def _transaction(self) -> Iterator[_Connection]:
         """Commit at the end, undo on errors; a connection that was lost is not used again."""

@@ -121,6 +121,10 @@ class SqliteStore:
         except sqlite3.DatabaseError as error:
             raise CorruptionError(f"the database {self._path} is damaged: {error}.") from error
 
+    def now(self) -> None:
+        """See :class:`Store`."""
+        return
+
     def close(self) -> None:
         """Close the idle connections; nobody may be using the store."""
         for idle in self._idle.values():
