@@ -2,6 +2,7 @@
 
 import io
 import json
+import random
 from contextlib import closing
 
 import pytest
@@ -23,6 +24,7 @@ from conebandit.service.stores.records import Head, canonical, from_lines, seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals, add_key, key_of, new_key
 from tests.service.driver import PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
+from tests.service.tampering import TAMPERINGS, Target, findings
 
 SECRETS = {"k1": "1" * 43, "k2": "2" * 43, "k3": "3" * 43}
 
@@ -257,6 +259,18 @@ def test_a_record_without_a_key_never_follows_on_one_with_a_key():
     with pytest.raises(SealKeyError, match="sealed with key 'k1'"):
         seal(first.check, 2, "a", None, {})
     assert not seals("k1").matches(second.check, "e", first.check, "2\na\n\n{}")
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_every_change_without_the_key_is_found(name, tmp_path):
+    target = Target(tmp_path, random.Random(name))
+    code, words = findings(target)
+    assert code == 0, words
+    TAMPERINGS[name](target)
+    code, words = findings(target)
+    assert code == 1, words
+    assert "trial" in words
+    assert "Traceback" not in words
 
 
 @given(st.lists(st.text(max_size=5), min_size=3, max_size=3), st.lists(st.text(max_size=5), min_size=3, max_size=3))
