@@ -18,13 +18,14 @@ from conebandit.service.http.server import serving
 from conebandit.service.log.anchors import Anchor
 from conebandit.service.log.events import By, Sealed, read
 from conebandit.service.log.restore import restore
+from conebandit.service.log.snapshots import to_parts
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import Head, canonical, from_lines, seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals, add_key, key_of, new_key
 from tests.service.driver import PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
-from tests.service.tampering import TAMPERINGS, Target, findings
+from tests.service.tampering import OTHER_KEY, TAMPERINGS, TRUE_KEY, Target, findings
 
 SECRETS = {"k1": "1" * 43, "k2": "2" * 43, "k3": "3" * 43}
 
@@ -217,6 +218,8 @@ def test_another_process_without_the_key_harms_only_its_own_answers(address, dec
 def test_a_log_without_a_key_is_not_sealed_unless_somebody_says_so(address, declaration):
     """Otherwise the service would vouch for whatever somebody has made of it."""
     trial(address, declaration, UNKEYED)
+    with closing(open_store(address)) as store:
+        Driver(store).write_snapshot()
     keyed = seals("k1")
     assert "is not sealed with a key" in checked(address, keyed).problems[0]
     with closing(open_store(address, seals=keyed)) as store:
@@ -231,10 +234,13 @@ def test_a_log_without_a_key_is_not_sealed_unless_somebody_says_so(address, decl
         assert adopt(store, "checkout", "ada", 8) is None, "once is enough"
         sealed, before = read(run.events[-1]), read(run.events[-2])
         assert (sealed.event, sealed.by) == (Sealed(before.event.at), By(None, "ada"))
+        with store.read() as session:
+            assert session.snapshots("checkout") == [head.seq]
         run.now += 10**9  # windows close
         run.ask("new")
         report = checked(address, keyed)
         assert (report.agrees, report.whole, report.key, report.keyed_from) == (True, True, "k1", head.seq)
+        assert report.snapshots == 1
         assert_same(run.state.policy, plain_fold(run.events))
         with store.write() as session:
             session._run("UPDATE events SET sealed = ? WHERE seq = ?", ("0" * 32, head.seq + 1))
@@ -288,6 +294,25 @@ def test_a_seal_fits_exactly_what_was_sealed(one, other):
         f"{sealed[:-1]}\N{DIGIT ONE FULL STOP}",
     ):
         assert not keys.matches(damaged, *one)
+
+
+@pytest.mark.parametrize("keys", [UNKEYED, OTHER_KEY])
+def test_a_snapshot_that_was_made_without_the_key_is_not_used(tmp_path, keys):
+    """Whoever can write to the store cannot make the service go on from a state of his own."""
+    target = Target(tmp_path, random.Random(1))
+    with target.open(TRUE_KEY) as store:
+        run = Driver(store, "trial")
+        state = run.digest()
+        with store.write() as session:
+            forged = run.state
+            forged.arms["new"] = False
+            session.drop_snapshots("trial", 0)
+            session.save_snapshot("trial", forged.head.seq, to_parts(forged, keys))
+        assert Driver(store, "trial").digest() == state
+        Driver(store, "trial").write_snapshot()
+        with store.read() as session:
+            report = verify(session, "trial")
+    assert (report.agrees, report.snapshots) == (True, 1)
 
 
 # ---- keys -----------------------------------------------------------------------------------------------------------

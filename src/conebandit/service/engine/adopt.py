@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import UnavailableError
-from conebandit.service.log.events import By, Sealed, seal_event
+from conebandit.service.log.events import By, Entry, Sealed, seal_event
 from conebandit.service.log.replay import read_to_head
+from conebandit.service.log.snapshots import to_parts
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import Head
 from conebandit.service.stores.seals import key_of
@@ -39,4 +40,7 @@ def adopt(store: Store, experiment_id: str, by: str, now: int) -> Head | None:
         event, who = Sealed(max(now, state.at)), By(None, by)
         record = seal_event(head, event, who, seals=store.seals, experiment=experiment_id)
         session.append(experiment_id, [record])
+        state.fold(Entry(record.head, event, who), session)
+        session.drop_snapshots(experiment_id, 0)  # they are not sealed
+        session.save_snapshot(experiment_id, state.head.seq, to_parts(state, store.seals))
     return record.head

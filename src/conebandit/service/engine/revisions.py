@@ -117,7 +117,7 @@ class Revision:
         )
         if begun is None:
             return None
-        for number, part in enumerate(to_parts(state)):  # as it is at the first of them
+        for number, part in enumerate(to_parts(state, self._store.seals)):  # as it is at the first of them
             if not self._write_part(begun, number, part):
                 return None
             self._catch_up(state)

@@ -39,7 +39,7 @@ class Snapshots:
             begun = begin_snapshot(session, experiment_id, seq)
             if begun is not None:
                 state.last_snapshot = seq
-                self._in_progress[experiment_id] = SnapshotInProgress(state, begun)
+                self._in_progress[experiment_id] = SnapshotInProgress(state, begun, session.seals)
         elif in_progress.write_part(session):
             del self._in_progress[experiment_id]
 
@@ -50,7 +50,7 @@ class Snapshots:
             session.drop_snapshots(experiment_id, seq, seq)
             self.abandon(experiment_id)
         _make_room(session, experiment_id, seq)
-        if session.save_snapshot(experiment_id, seq, to_parts(state)):
+        if session.save_snapshot(experiment_id, seq, to_parts(state, session.seals)):
             state.last_snapshot = seq
 
 

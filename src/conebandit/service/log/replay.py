@@ -80,7 +80,7 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
     for seq in session.snapshots(experiment_id):
         if seq < before:
             try:
-                state = from_parts(experiment, session.snapshot(experiment_id, seq))
+                state = from_parts(experiment, session.snapshot(experiment_id, seq), session.seals)
             except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError, OSError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
             session.check_presence(experiment_id, state.head)

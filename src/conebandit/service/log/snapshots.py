@@ -7,7 +7,8 @@ import logging
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
@@ -15,9 +16,10 @@ from typing import BinaryIO
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import Served, load_policy
-from conebandit.service.errors import CorruptionError
+from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import canonical
+from conebandit.service.stores.seals import START, UNKEYED, Seals
 from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
@@ -30,12 +32,12 @@ class OtherVersionError(Exception):
     """A snapshot was made by another version of the library, which may have computed something else."""
 
 
-def to_parts(state: State) -> Iterator[bytes]:
+def to_parts(state: State, seals: Seals = UNKEYED) -> Iterator[bytes]:
     """A state in parts: a header, the policy, a checksum. :func:`from_parts` reads it back."""
-    yield from _parts(_header(state), _saved(state.policy))
+    yield from _parts(_header(state), _saved(state.policy), partial(_checksum, seals, state.experiment.id))
 
 
-def from_parts(experiment: Experiment, parts: Iterator[bytes]) -> State:
+def from_parts(experiment: Experiment, parts: Iterator[bytes], seals: Seals = UNKEYED) -> State:
     """Read a state back; a ``CorruptionError`` if it is not what was written, or an ``OtherVersionError``."""
     header = next(parts, b"")
     sum_, last = blake2b(header, digest_size=16), b""
@@ -45,7 +47,7 @@ def from_parts(experiment: Experiment, parts: Iterator[bytes]) -> State:
                 file.write(last)
                 sum_.update(last)
                 last = part
-        if sum_.digest() != last:
+        if not _matches(last, seals, experiment.id, sum_.hexdigest()):
             raise CorruptionError(f"a snapshot of {experiment.id} is not what was written.")
         plain = json.loads(header)
         if (plain["library"], plain.get("format")) != (__version__, FORMAT):
@@ -53,6 +55,22 @@ def from_parts(experiment: Experiment, parts: Iterator[bytes]) -> State:
         state = State.from_plain(experiment, plain, load_policy(Path(folder) / "policy"))
     state.last_snapshot = state.head.seq
     return state
+
+
+def _checksum(seals: Seals, experiment_id: str, content: str) -> bytes:
+    """The last part: a seal if there is a key, and otherwise the checksum of the content as it is."""
+    if seals.current is None:
+        return bytes.fromhex(content)
+    return seals.seal(experiment_id, START, f"snapshot\n{content}").encode()
+
+
+def _matches(last: bytes, seals: Seals, experiment_id: str, content: str) -> bool:
+    if seals.current is None:
+        return last == bytes.fromhex(content)
+    try:
+        return seals.matches(last.decode("ascii", "replace"), experiment_id, START, f"snapshot\n{content}")
+    except SealKeyError as error:
+        raise OtherVersionError(str(error)) from None
 
 
 def _header(state: State) -> bytes:
@@ -67,14 +85,14 @@ def _saved(policy: Served) -> BinaryIO:
         return (Path(folder) / "policy").open("rb")
 
 
-def _parts(header: bytes, file: BinaryIO) -> Iterator[bytes]:
+def _parts(header: bytes, file: BinaryIO, checksum: Callable[[str], bytes]) -> Iterator[bytes]:
     sum_ = blake2b(header, digest_size=16)
     with file:
         yield header
         while part := file.read(PART):
             sum_.update(part)
             yield part
-    yield sum_.digest()
+    yield checksum(sum_.hexdigest())
 
 
 def least_missed(kept: list[int], seq: int) -> int:
@@ -102,11 +120,13 @@ class SnapshotInProgress:
         As it is now.
     begun
         Its place in the store.
+    seals
+        What the store is sealed with.
     """
 
-    def __init__(self, state: State, begun: UnfinishedSnapshot) -> None:
+    def __init__(self, state: State, begun: UnfinishedSnapshot, seals: Seals = UNKEYED) -> None:
         self.experiment_id, self.seq, self._begun = begun.experiment, begun.seq, begun
-        self._number = 0
+        self._number, self._checksum = 0, partial(_checksum, seals, begun.experiment)
         self._parts: Iterator[bytes] | None = None
         self._header, self._policy = _header(state), state.policy.copy()
         self._thread = threading.Thread(target=self._write_file, name="conebandit-snapshot", daemon=True)
@@ -119,7 +139,7 @@ class SnapshotInProgress:
             log.exception("%s: no snapshot at event %d", self.experiment_id, self.seq)
         else:
             weakref.finalize(self, file.close)  # should nobody want it any more
-            self._parts = _parts(self._header, file)
+            self._parts = _parts(self._header, file, self._checksum)
         del self._policy
 
     def write_part(self, session: Session) -> bool:

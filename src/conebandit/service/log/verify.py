@@ -281,7 +281,7 @@ class _Watch:
 
     def _compare(self, state: State, seq: int) -> None:
         try:
-            kept = from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq))
+            kept = from_parts(state.experiment, self.session.snapshot(self.experiment_id, seq), self.session.seals)
         except OtherVersionError:
             return
         except (CorruptionError, ValueError, KeyError, TypeError):
