@@ -14,6 +14,7 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
     bodies = [(e.seq, e.kind, json.loads(e.text)) for e in events]
     experiment = Experiment.from_dict(bodies[0][2]["declaration"])
     view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
+    repair_times(bodies, view)
     arms = list(experiment.arms)
     arms += [b["arm"] for seq, kind, b in bodies if kind == "arm_added" and seq <= view]
     for seq, kind, b in bodies:
@@ -46,14 +47,23 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
                 measured = {name: value for name, value in zip(metrics, row, strict=True) if value is not None}
                 learn({"x": x, "arm": experiment.arms[arm]}, set(measured), measured)
 
-    seen, counted = set(), set()
+    def in_time(b, name):
+        window = metrics[name].window
+        return window is None or b["at"] <= decided[b["id"]][1]["at"] + window * 1000
+
+    def comes(id_, name, seq):  # a value that counts, as far as is known when event seq is folded
+        told = [b for s, kind, b in bodies if kind == "reported" and s < max(seq, view + 1) and b["id"] == id_]
+        return any(in_time(b, name) for b in told if name in b["values"])
+
+    seen, counted, now = set(), set(), 0
     for seq, kind, b in bodies:
         due = []
+        now = b["at"] if kind == "clock_repaired" else max(now, b["at"])
         for id_, (made, decision) in decided.items():
             for i, (name, m) in enumerate(metrics.items()):
                 if m.default is not None and made < seq and (id_, name) not in counted:
                     deadline = decision["at"] + m.window * 1000
-                    if deadline < b["at"]:
+                    if deadline < now and not comes(id_, name, seq):
                         due.append((deadline, made, i, id_, name))
         for *_, id_, name in sorted(due):
             counted.add((id_, name))
@@ -62,10 +72,20 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
             decision = decided[b["id"]][1]
             new = {n for n in b["values"] if (b["id"], n) not in seen}
             seen |= {(b["id"], n) for n in new}
-            in_time = {
-                n for n in new if metrics[n].window is None or b["at"] <= decision["at"] + metrics[n].window * 1000
-            }
-            counted |= {(b["id"], n) for n in in_time}
-            if in_time:
-                learn(decision, in_time, {n: last[b["id"], n] for n in in_time})
+            count = {n for n in new if in_time(b, n)}
+            counted |= {(b["id"], n) for n in count}
+            if count:
+                learn(decision, count, {n: last[b["id"], n] for n in count})
     return policy
+
+
+def repair_times(bodies, view):
+    """Where the clock was wrong, decisions are made when it was repaired, and all else happened when it was right."""
+    given = {seq: b["at"] for seq, _, b in bodies}
+    repairs = [(seq, b["after"]) for seq, kind, b in bodies if kind == "clock_repaired" and seq <= view]
+    for seq, kind, b in bodies:
+        holds = seq
+        for repair, after in repairs if kind == "decided" else repairs[::-1]:
+            if after < holds < repair:
+                holds = repair if kind == "decided" else after
+        b["at"] = given[holds] if holds else 0

@@ -13,6 +13,7 @@ from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
     ArmRetired,
+    ClockRepaired,
     Created,
     Decided,
     Entry,
@@ -59,6 +60,7 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     Revised: st.builds(Revised, times, st.integers(0, 2**40)),
     Learned: st.builds(Learned, times, texts, texts, st.integers(0, 2**40), texts),
     Sealed: st.builds(Sealed, times),
+    ClockRepaired: st.builds(ClockRepaired, times, st.integers(0, 2**40), texts),
 }
 CHOICE = Choice("a", 0.5, {"a": 0.5, "b": 0.5})
 SELECTION = Selection("live", "a", 0.5, ("a", "b"), CHOICE, Version("ConeTree", "0.1.0", 3))
@@ -72,6 +74,7 @@ EXAMPLES: dict[str, Event] = {
     "revised": Revised(5, 4),
     "learned": Learned(5, "log.csv", "ab12", 1, "eJw="),
     "sealed": Sealed(5),
+    "clock_repaired": ClockRepaired(5, 3, "no battery"),
 }
 
 
@@ -107,6 +110,7 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "revised": '{"at":5,"upto":4}',
         "learned": '{"at":5,"data":"eJw=","file":"log.csv","rows":1,"sha256":"ab12"}',
         "sealed": '{"at":5}',
+        "clock_repaired": '{"after":3,"at":5,"reason":"no battery"}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
 

@@ -316,6 +316,28 @@ def seal_experiment(
             typer.echo(f"{id_}: {how}")
 
 
+@experiment.command("repair-clock")
+def repair_experiment(
+    id_: ExperimentId,
+    reason: Annotated[str, typer.Option(help="What had happened; it is kept in the log.")],
+    store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
+    by: Annotated[str | None, typer.Option(help="Who says so; by default you.")] = None,
+    after: Annotated[
+        int | None,
+        typer.Option(help="Position of the last event with a right date; by default the last not dated after now."),
+    ] = None,
+) -> None:
+    """Let a log go on from now that a wrong clock has dated ahead. The clock of this machine must be right."""
+    from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
+    from conebandit.service.engine.repair import repair_clock  # noqa: PLC0415
+
+    with _store(store, seal_keys) as opened:
+        who = getpass.getuser() if by is None else by
+        repaired = repair_clock(opened, id_, reason, who, now=plausible_now(opened), after=after)
+    typer.echo(f"{id_}: dates after event {repaired.after} are repaired")
+
+
 @seal_key.command("new")
 def new_seal_key(
     file: Annotated[

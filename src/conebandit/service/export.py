@@ -17,7 +17,8 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import replay
-from conebandit.service.log.events import Decided, read
+from conebandit.service.log.events import Decided, Entry, read
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.selection import Choice
 from conebandit.service.log.windows import deadline
@@ -103,6 +104,8 @@ def _columns(experiment: Experiment) -> dict[str, type]:
 
 def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str, Any]]:
     end = _end(store, experiment.id, head)
+    with store.read() as session:
+        repairs = Repairs.find(session, experiment.id, head.seq)
     for page in pages(store, experiment.id, head, limit=PAGE // 5):
         made = [record.decision or "" for record in page if record.kind == Decided.kind]
         with store.read() as session:
@@ -110,7 +113,7 @@ def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str
         for id_ in made:
             if id_ not in histories:
                 raise CorruptionError(f"{experiment.id}: decision {id_!a} is not in the index of decisions.")
-            yield _row(experiment, histories[id_], end)
+            yield _row(experiment, list(map(repairs.read, histories[id_])), end)
 
 
 def _end(store: Store, experiment_id: str, head: Head) -> int:
@@ -122,12 +125,12 @@ def _end(store: Store, experiment_id: str, head: Head) -> int:
     return read(found[0]).event.at
 
 
-def _row(experiment: Experiment, history: list[Record], end: int) -> dict[str, Any]:
-    reports = Reports(experiment, [read(record) for record in history])
+def _row(experiment: Experiment, history: list[Entry], end: int) -> dict[str, Any]:
+    reports = Reports(experiment, history)
     decided = reports.decided
     selection = decided.selection
     choice, choice_propensity, choice_probabilities = _choice_cells(selection.choice)
-    told = [reports.at(record.seq) for record in history[1:]]
+    told = [reports.at(entry.seq) for entry in history[1:]]
     counts = {name: value for report in told for name, value in report.counts.items()}
     late = {name for report in told for name in report.late}
     outcomes = {metric.name: _outcome(metric, counts, late, end - decided.at) for metric in experiment.metrics}

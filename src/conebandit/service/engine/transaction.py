@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from conebandit.service.errors import CorruptionError, SealKeyError
-from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read, read_as, seal_event
+from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read_as, seal_event
 from conebandit.service.log.replay import follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -151,6 +151,7 @@ class Transaction:
         """The reports on some decisions, by id; left out: decisions that were never made."""
         self._write(state.experiment.id, ids)
         histories = self.session.histories(state.experiment.id, ids, state.head.seq)
+        read = state.repairs.read
         return {id_: Reports(state.experiment, list(map(read, history))) for id_, history in histories.items()}
 
     def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:

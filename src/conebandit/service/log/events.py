@@ -196,10 +196,31 @@ class Sealed(_Fields):
     at: int
 
 
-Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed
+@dataclass(frozen=True, slots=True)
+class ClockRepaired(_Fields):
+    """The clock is right again, and the events after position ``after`` carry dates that are wrong.
+
+    The only event that may have an earlier time than the one before it. ``log/repairs.py`` says which times hold.
+
+    Attributes
+    ----------
+    after
+        Position of the last event with a right date; 0 if there is none.
+    reason
+        What had happened, in words.
+    """
+
+    kind: ClassVar[str] = "clock_repaired"
+    decision: ClassVar[str | None] = None
+    at: int
+    after: int
+    reason: str
+
+
+Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired
 KINDS: dict[str, type[Event]] = {
     kind.kind: kind
-    for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned, Sealed)
+    for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned, Sealed, ClockRepaired)
 }
 E = TypeVar("E", bound=Event)
 
@@ -318,4 +339,6 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "sha256": bodies.text,
     "rows": bodies.position,
     "data": bodies.text,
+    "after": bodies.position,
+    "reason": bodies.text,
 }

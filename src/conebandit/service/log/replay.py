@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Entry, Reported, Revised, read, read_as
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts
 from conebandit.service.log.state import State, check_order
@@ -84,9 +85,11 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
             except (CorruptionError, OtherVersionError, ValueError, KeyError, TypeError, OSError):
                 continue  # a snapshot only saves time: without it, an earlier one or the log will do
             session.check_presence(experiment_id, state.head)
-            state.view = view
-            return state
-    return State(experiment, _active_arms(experiment, records[1:]), view)
+            break
+    else:
+        state = State(experiment, _active_arms(experiment, records[1:]))
+    state.see(view, Repairs.find(session, experiment_id, view))
+    return state
 
 
 def _active_arms(experiment: Experiment, changes: Sequence[Record]) -> tuple[str, ...]:
@@ -115,7 +118,7 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
     known_entries = {entry.seq: entry for history in histories.values() for entry in history}
     for record in page:
         try:
-            entry, reports = known_entries.get(record.seq) or read(record), None
+            entry, reports = known_entries.get(record.seq) or state.repairs.read(record), None
             if isinstance(entry.event, Reported) and entry.event.id in histories:
                 known = max(state.view, entry.seq)
                 reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
@@ -133,4 +136,4 @@ def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[s
     """All that is known of the decisions that the reports on a page are about, by id."""
     ids = list({record.decision for record in page if record.kind == Reported.kind and record.decision is not None})
     found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq), page)
-    return {id_: [read(record) for record in history] for id_, history in found.items()}
+    return {id_: list(map(state.repairs.read, history)) for id_, history in found.items()}

@@ -15,6 +15,7 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.log.events import (
     ArmAdded,
     ArmRetired,
+    ClockRepaired,
     Created,
     Decided,
     Entry,
@@ -25,6 +26,7 @@ from conebandit.service.log.events import (
     Sealed,
 )
 from conebandit.service.log.past import unpack
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.windows import Windows
 from conebandit.service.stores.records import BEGINNING, Head, canonical
@@ -57,7 +59,7 @@ class State:
     head
         The last event that was folded.
     at
-        Its time, in milliseconds since 1970; never decreases.
+        Its time, in milliseconds since 1970; decreases only where the clock was repaired.
     version
         Position of the last event that changed what the policy knows.
     corrected_from
@@ -87,6 +89,15 @@ class State:
         self._windows = Windows(experiment)
         self._ahead = False  # whether past rows were learned that no event has told of yet
 
+    @property
+    def repairs(self) -> Repairs:
+        """Repairs of the clock up to the view."""
+        return self._windows.repairs
+
+    def see(self, view: int, repairs: Repairs) -> None:
+        """Have another view, and know the repairs of the clock up to there."""
+        self.view, self._windows.repairs = view, repairs
+
     # ---- folding ------------------------------------------------------------------------------------------------
 
     def fold(self, entry: Entry, session: Session, reports: Reports | None = None) -> None:
@@ -102,9 +113,10 @@ class State:
             For a ``Reported`` event only: the reports on its decision, up to this one or up to the view, whichever
             is later.
         """
-        check_order(entry, self.at)
+        repaired = isinstance(entry.event, ClockRepaired)
+        check_order(entry, 0 if repaired or self.repairs.concern(entry.seq) else self.at)
         self.head, event = entry.head, entry.event
-        self.at, seq = event.at, self.head.seq
+        self.at, seq = event.at if repaired else max(self.at, event.at), self.head.seq
         self.close_windows(self.at, seq, session)
         match event:
             case Created() | Sealed():
@@ -123,6 +135,8 @@ class State:
             case ArmRetired():
                 self.arms[event.arm] = False
                 self._note_correction(seq, 0)
+            case ClockRepaired():
+                self._note_correction(seq, event.after + 1)
             case Learned():
                 self._learn_past(event)
             case Revised():
@@ -133,7 +147,7 @@ class State:
 
     def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        for closing in self._windows.close(at, session):
+        for closing in self._windows.close(at, max(self.view, seq - 1), session):
             default = self.experiment.metrics[closing.metric].default
             assert default is not None  # only such metrics wait
             self._learn(closing.arm, closing.x, {closing.metric: default}, seq)

@@ -19,8 +19,10 @@ from math import inf
 from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.anchors import Anchor, missed_anchors
+from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.choosing import choose
-from conebandit.service.log.events import Decided, Entry, Reported, Revised
+from conebandit.service.log.events import ClockRepaired, Decided, Entry, Reported, Revised
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
@@ -225,6 +227,8 @@ class _Watch:
             case Reported():
                 if reports is not None and (first := reports.at(entry.seq).corrects):
                     self._uncounted.append((entry.seq, first))
+            case ClockRepaired(after=after):
+                self._uncounted.append((entry.seq, after))
             case Revised(upto=upto):
                 self._rewritten += [(first, entry.seq) for seq, first in self._uncounted if seq <= upto]
                 self._uncounted = [(seq, first) for seq, first in self._uncounted if seq > upto]
@@ -306,6 +310,7 @@ class _EarlierStates:
 
     def __init__(self, session: Session, experiment_id: str) -> None:
         self._session, self._id = session, experiment_id
+        self._repairs = Repairs.find(session, experiment_id, MAX_POSITION)
         self.view = 0
         self._kept: list[State] = []  # in the order of their positions
         self.folded = 0  # events, so far
@@ -332,5 +337,5 @@ class _EarlierStates:
 
     def _copy(self, state: State) -> State:
         copy = State.from_plain(state.experiment, state.plain(), state.policy.copy())
-        copy.view = self.view
+        copy.see(self.view, self._repairs.upto(self.view))
         return copy

@@ -1,7 +1,7 @@
 """Windows that close: which defaults count, and when. Only the next few are in memory; the others wait in the log.
 
-Times in a log never decrease, so the windows of a metric close in the order of the decisions, and it is enough to know
-for each metric which decision was the last.
+Times of decisions never decrease in a log, once repairs of the clock are known, so the windows of a metric close in the
+order of the decisions, and it is enough to know for each metric which decision was the last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.log.events import Decided, Reported, read_as
+from conebandit.service.log.events import Decided, Reported
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 
@@ -60,12 +61,14 @@ class _Queue:
         """False if no window closed before ``at``; asked for every event, so it is quick."""
         return self.ahead[0].deadline < at if self.ahead else self.closed < self._latest
 
-    def due(self, at: int, experiment: Experiment, session: Session) -> Iterator[Closing]:
+    def due(self, at: int, experiment: Experiment, session: Session, repairs: Repairs) -> Iterator[Closing]:
         """Windows that closed before ``at``, once each."""
         while True:
             if not self.ahead and self.closed < self._latest:
                 page = session.next_of_kind(experiment.id, Decided.kind, self.closed, self._latest, MAX_AHEAD)
-                self.ahead.extend(self._closing(record.seq, read_as(Decided, record)) for record in page)
+                for entry in map(repairs.read, page):
+                    assert isinstance(entry.event, Decided)  # such were asked for
+                    self.ahead.append(self._closing(entry.seq, entry.event))
             if not self.ahead or self.ahead[0].deadline >= at:
                 return
             self.closed = self.ahead[0].seq
@@ -86,6 +89,7 @@ class Windows:
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
+        self.repairs = Repairs()  # of the clock, as far as they are known
         self._latest = 0
         self._queues = [
             _Queue(m, metric.window)
@@ -99,14 +103,18 @@ class Windows:
         for queue in self._queues:
             queue.add(seq, decided)
 
-    def close(self, at: int, session: Session) -> Iterator[Closing]:
-        """Windows that closed before ``at`` and in which no value came, in the order of their deadlines."""
-        queues = [queue.due(at, self._experiment, session) for queue in self._queues if queue.may_be_due(at)]
+    def close(self, at: int, known: int, session: Session) -> Iterator[Closing]:
+        """Windows that closed before ``at`` and in which no value came, in the order of their deadlines.
+
+        Reports are known up to position ``known``.
+        """
+        open_ = [queue for queue in self._queues if queue.may_be_due(at)]
+        queues = [queue.due(at, self._experiment, session, self.repairs) for queue in open_]
         if not queues:
             return  # as after most events
         due = heapq.merge(*queues)
         while part := list(itertools.islice(due, MAX_AHEAD)):
-            histories = session.histories(self._experiment.id, list({closing.id for closing in part}), 2**62)
+            histories = session.histories(self._experiment.id, list({closing.id for closing in part}), known)
             for closing in part:
                 if not self._came(closing, histories.get(closing.id, [])):
                     yield closing
@@ -114,8 +122,8 @@ class Windows:
     def _came(self, closing: Closing, history: list[Record]) -> bool:
         """Whether a value came in time."""
         name = self._experiment.metrics[closing.metric].name
-        reports = (read_as(Reported, record) for record in history if record.kind == Reported.kind)
-        return any(report.at <= closing.deadline and name in report.values for report in reports)
+        reports = (self.repairs.read(record).event for record in history if record.kind == Reported.kind)
+        return any(r.at <= closing.deadline and isinstance(r, Reported) and name in r.values for r in reports)
 
     def plain(self) -> list[Any]:
         """All that must be kept of it."""
