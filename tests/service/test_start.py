@@ -284,10 +284,10 @@ def test_a_start_waits_for_a_store_that_is_not_there_yet(tmp_path, declaration, 
     address, said, failures = str(tmp_path / "log.db"), [], iter(["away.", "away.", "starting up."])
     fill(address, declaration)
 
-    def opening(where):
+    def opening(where, **options):
         if reason := next(failures, None):
             raise UnavailableError(f"the database is {reason}")
-        return open_store(where)
+        return open_store(where, **options)
 
     async def run_once(app):
         async with app.router.lifespan_context(app):
