@@ -51,13 +51,14 @@ from conebandit.policies.random_arm import RandomArm
 from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
-from conebandit.service.client import Assignment, Client, ClientError, Receipt
+from conebandit.service.client import Assignment, AsyncClient, Client, ClientError, Receipt
 from conebandit.service.past import deploy
 from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
 from conebandit.validate.storage import PolicyFileError
 
 __all__ = [
     "Assignment",
+    "AsyncClient",
     "Beaten",
     "Bin",
     "BinnedElimination",

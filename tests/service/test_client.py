@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import conebandit as cb
-from conebandit.service import client as client_module
-from conebandit.service.client import ClientError
+from conebandit.service.client import ClientError, patience, transport
 from conebandit.service.http.server import serving
 
 
@@ -90,30 +89,27 @@ def test_all_tries_together_take_no_longer_than_the_deadline(answers, monkeypatc
     waited, now = [], [100.0]
 
     class Connection:
-        timeout, sock = 0.0, None
+        def settimeout(self, seconds):
+            self.timeout = seconds
 
-        def __init__(self, *_):
-            pass
-
-        def close(self):
-            pass
-
-        def request(self, *_):
+        def send(self, unsent):
             now[0] += 0.25
+            return len(unsent)
 
-        def getresponse(self):
+        def recv(self, _):
             waited.append(self.timeout)
             now[0] += 0.5 if answers else self.timeout
             if not answers:
                 raise TimeoutError("timed out")
-            return SimpleNamespace(status=503, read=lambda: b"{}")
+            return b"HTTP/1.1 503 Unavailable\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}"
 
-    monkeypatch.setattr(client_module.http.client, "HTTPConnection", Connection)
-    monkeypatch.setattr(
-        client_module,
-        "time",
-        SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)),
-    )
+        def close(self):
+            pass
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(transport, "_connect", lambda *_: Connection())
+    monkeypatch.setattr(transport, "time", clock)
+    monkeypatch.setattr(patience, "time", clock)
     with cb.Client("http://127.0.0.1:9", timeout=3.0, retries=50) as client, pytest.raises(ClientError):
         client.decide("e")
     assert now[0] <= 103.0 + 0.5

@@ -90,6 +90,9 @@ def _example(**entries: Any) -> dict[str, Any]:
     return {"json_schema_extra": {"examples": [entries]}}
 
 
+FALLBACK = "fallback"  # the mode of decisions that a client has answered itself
+
+
 # ---- decisions and outcomes -----------------------------------------------------------------------------------------
 
 
@@ -118,6 +121,11 @@ class Assignment(Reply):
         probabilities={"old": 0.5, "new": 0.5},
     )
 
+    @property
+    def fallback(self) -> bool:
+        """Whether the client answered, as the service did not in time. The log does not have such a decision."""
+        return self.mode == FALLBACK
+
 
 @dataclass(frozen=True)
 class Assignments(Reply):
@@ -138,6 +146,16 @@ class Receipt(Reply):
     __pydantic_config__: ClassVar[dict[str, Any]] = _example(
         id="visit-1", recorded=["revenue"], corrected=[], repeated=[], late=[]
     )
+
+    @property
+    def queued(self) -> bool:
+        """Whether the values are in the client's outbox, to be delivered later."""
+        return False
+
+    @property
+    def fallback(self) -> bool:
+        """Whether the values were left out, since the client itself had answered the decision."""
+        return False
 
 
 @dataclass(frozen=True)

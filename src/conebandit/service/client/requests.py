@@ -1,0 +1,154 @@
+"""What can be asked of the service: one function for each request, used by both clients.
+
+A new method is a function here, and one line in each client: ``show = method(requests.show)``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+from urllib.parse import quote, urlencode
+
+from conebandit.service.replies import (
+    Assignment,
+    Assignments,
+    Description,
+    EstimatedFront,
+    EventPage,
+    Explanation,
+    Receipt,
+    Receipts,
+    Reply,
+    ShiftReport,
+    StateDigest,
+)
+
+Context = Mapping[str, float | str | None]
+R = TypeVar("R")
+Q = TypeVar("Q", bound=Reply)
+
+
+@dataclass(frozen=True)
+class Request(Generic[R]):
+    """A request, and how its answer is read.
+
+    ``long``: the answer may take as long as it keeps coming; the time of a client then limits each pause in it.
+    """
+
+    method: str
+    path: str
+    read: Callable[[bytes], R]
+    body: Any = None
+    long: bool = False
+    actor: str | None = None  # in whose name, if not in that of the client
+
+    @property
+    def payload(self) -> bytes | None:
+        """The body as JSON."""
+        return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+
+
+# ---- traffic; the clients put fallbacks and the outbox around these --------------------------------------------------
+
+
+def decide(experiment: str, decisions: Sequence[tuple[str, Context]]) -> Request[list[Assignment]]:
+    """Ask for the arms of some decisions, given by id and context; all or none."""
+    wanted = [{"id": id_, "context": dict(context)} for id_, context in decisions]
+    path = _path(experiment, "decisions")
+    if len(wanted) == 1:
+        return Request("POST", path, lambda content: [_typed(Assignment, content)], wanted[0])
+    return Request("POST", path, lambda content: list(_typed(Assignments, content).decisions), {"decisions": wanted})
+
+
+def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[list[Receipt]]:
+    """Report outcomes, tables of ``id`` and ``values``; all or none."""
+    path = _path(experiment, "outcomes")
+    if len(outcomes) == 1:
+        return Request("POST", path, lambda content: [_typed(Receipt, content)], outcomes[0])
+    return Request("POST", path, lambda content: list(_typed(Receipts, content).outcomes), {"outcomes": list(outcomes)})
+
+
+# ---- experiments -----------------------------------------------------------------------------------------------------
+
+
+def create(declaration: Mapping[str, Any]) -> Request[dict[str, Any]]:
+    """Begin an experiment."""
+    return Request("POST", "/experiments", _table(Description), dict(declaration))
+
+
+def experiments() -> Request[list[str]]:
+    """Ids of all experiments."""
+    return Request("GET", "/experiments", lambda content: list(json.loads(content)))
+
+
+def show(experiment: str) -> Request[dict[str, Any]]:
+    """Declaration, arms, mode and number of events."""
+    return Request("GET", _path(experiment), _table(Description))
+
+
+def add_arm(experiment: str, arm: str) -> Request[dict[str, Any]]:
+    """Add an arm to a running experiment."""
+    return Request("POST", _path(experiment, "arms"), _table(Description), {"add": arm})
+
+
+def retire_arm(experiment: str, arm: str) -> Request[dict[str, Any]]:
+    """Never serve an arm again."""
+    return Request("POST", _path(experiment, "arms"), _table(Description), {"retire": arm})
+
+
+def set_mode(experiment: str, mode: Literal["live", "shadow", "off"]) -> Request[dict[str, Any]]:
+    """Change the traffic mode."""
+    return Request("POST", _path(experiment, "mode"), _table(Description), {"mode": mode})
+
+
+# ---- looking ---------------------------------------------------------------------------------------------------------
+
+
+def front(experiment: str, context: Context | None = None) -> Request[dict[str, Any]]:
+    """The arms on the front in a context."""
+    return _look(EstimatedFront, experiment, "front", context=json.dumps(dict(context or {})))
+
+
+def explain(experiment: str, context: Context | None = None) -> Request[dict[str, Any]]:
+    """Why these arms, in this context."""
+    return _look(Explanation, experiment, "explain", context=json.dumps(dict(context or {})))
+
+
+def events(experiment: str, after: int = 0, limit: int = 100) -> Request[dict[str, Any]]:
+    """A page of the log."""
+    return _look(EventPage, experiment, "events", after=after, limit=limit)
+
+
+def export(experiment: str, format: Literal["jsonl", "csv", "parquet"] = "csv") -> Request[bytes]:  # noqa: A002
+    """The log (``jsonl``), or a table of decisions with their outcomes, as the bytes of a file."""
+    return Request(
+        "GET", _path(experiment, f"export?{urlencode({'format': format})}"), lambda content: content, long=True
+    )
+
+
+def shift(experiment: str) -> Request[dict[str, Any]]:
+    """Whether the law of the contexts has changed."""
+    return _look(ShiftReport, experiment, "shift")
+
+
+def state(experiment: str) -> Request[dict[str, Any]]:
+    """Where the log ends, and a checksum of the state."""
+    return _look(StateDigest, experiment, "state")
+
+
+def _look(reply: type[Reply], experiment: str, what: str, **query: Any) -> Request[dict[str, Any]]:
+    return Request("GET", _path(experiment, f"{what}?{urlencode(query)}"), _table(reply))
+
+
+def _path(experiment: str, what: str = "") -> str:
+    return f"/experiments/{quote(experiment, safe='')}" + (f"/{what}" if what else "")
+
+
+def _table(reply: type[Reply]) -> Callable[[bytes], dict[str, Any]]:
+    return lambda content: _typed(reply, content).to_dict()
+
+
+def _typed(reply: type[Q], content: bytes) -> Q:
+    return reply.from_dict(json.loads(content))
