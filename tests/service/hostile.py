@@ -62,6 +62,9 @@ def listening(behave):
         server.shutdown(socket.SHUT_RDWR)
         server.close()
         accepting.join()
+        for connection in connections:
+            with suppress(OSError):  # it has ended
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join()
 

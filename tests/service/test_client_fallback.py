@@ -1,6 +1,11 @@
 """A client with a fallback: whatever the service does, the caller gets an arm, in time, and is told whose it is."""
 
+import asyncio
+import os
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 
@@ -67,6 +72,62 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_deadline(monk
         answered.set()
     assert all(one.fallback for one in served)
     assert len(asked) == 1  # those who wait share a thread
+
+
+def test_a_handshake_that_does_not_end_costs_no_more_than_the_deadline():
+    with listening(hostile.silent) as (address, _):
+        secure = address.replace("http:", "https:")
+        began = time.monotonic()
+        with cb.Client(secure, fallback="old", deadline=0.1) as client:
+            assert client.decide("e").fallback
+
+        async def run():
+            async with cb.AsyncClient(secure, fallback="old", deadline=0.1) as client:
+                return await client.decide("e")
+
+        assert asyncio.run(run()).fallback
+        assert time.monotonic() - began < LATE
+
+
+def test_both_clients_speak_tls(tmp_path, monkeypatch):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed (apt-get install openssl)")
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    new_certificate = (
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    )
+    names_ = ("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate))
+    subprocess.run([*new_certificate, *names_], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def behave(connection, stop):
+        with context.wrap_socket(connection, server_side=True) as secure:
+            hostile.saying(hostile.ARM)(secure, stop)
+
+    async def decide(address):
+        async with cb.AsyncClient(address) as client:
+            return (await client.decide("e"), await client.decide("e"))
+
+    with listening(behave) as (plain, connections):
+        address = plain.replace("http://127.0.0.1", "https://localhost")
+        with cb.Client(address, retries=0) as stranger, pytest.raises(ClientError, match="certificate"):
+            stranger.decide("e")
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with cb.Client(address) as client:
+            waited = (client.decide("e"), client.decide("e"))
+        assert asyncio.run(decide(address)) == waited
+        assert len(connections) == 1 + 1 + 1  # each client has kept its own
+    assert waited[0].arm == "a"
 
 
 def test_where_nobody_listens(nowhere):
@@ -273,3 +334,21 @@ def test_the_actor_is_sent_with_each_request():
 def test_an_actor_that_is_no_header_is_refused(actor):
     with pytest.raises(ValueError, match="actor must be printable"):
         cb.Client("http://127.0.0.1:9", actor=actor)
+
+
+def test_a_fork_does_not_share_connections():
+    """Two processes on one connection would get each other's answers."""
+    with (
+        listening(hostile.saying(hostile.ARM)) as (address, connections),
+        cb.Client(address) as client,
+    ):
+        client.decide("e")
+        child = os.fork()
+        if not child:
+            try:
+                client.decide("e")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        client.decide("e")
+        assert len(connections) == 2

@@ -1,4 +1,4 @@
-"""The commands of the service: serve, verify, experiment, key. Each imports what it needs when it is called."""
+"""The commands of the service: serve, verify, experiment, key, outbox. Each imports what it needs when it is called."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from conebandit.service.client.commands import outbox
 
 if TYPE_CHECKING:
     from conebandit.service.log.anchors import Anchor
@@ -45,6 +47,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(experiment, name="experiment")
     app.add_typer(key, name="key")
     app.add_typer(seal_key, name="seal-key")
+    app.add_typer(outbox, name="outbox")
 
 
 @contextmanager

@@ -159,7 +159,7 @@ class AsyncClient(Common):
         request = requests.report(experiment, outcomes)
         if self._outbox is None:
             return await self._ask(request)
-        if not self._outbox.is_waiting and self._why_not_ask(experiment) is None:
+        if not self._must_be_queued(self._outbox, experiment, outcomes):
             try:
                 receipts = await self._transport.ask(request, Deadline(self._deadline))
             except ClientError as error:

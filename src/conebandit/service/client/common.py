@@ -118,6 +118,10 @@ class Common:
         """Outcomes without those of fallbacks: the service may hold another arm for such an id."""
         return [one for one in outcomes if not self._fallbacks.is_from_here(experiment, one["id"])]
 
+    def _must_be_queued(self, outbox: Outbox, experiment: str, outcomes: Sequence[Outcome]) -> bool:
+        """Whether older outcomes of these decisions wait, or the service does not answer anyway."""
+        return outbox.holds(experiment, [one["id"] for one in outcomes]) or not self._breaker.allows(experiment)
+
     def _queue(self, outbox: Outbox, experiment: str, outcomes: Sequence[Outcome]) -> list[Receipt]:
         outbox.add(experiment, outcomes, self._actor)
         if self._courier is not None:

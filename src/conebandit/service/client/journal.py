@@ -65,20 +65,21 @@ def lines(path: Path) -> Iterator[bytes]:
 
 
 def append(path: Path, tables: Iterable[Mapping[str, Any]]) -> int:
-    """Write lines at the end of a file, all or none; the file as a descriptor, to be synchronised and closed.
+    """Write lines at the end of a file; the file as a descriptor, to be synchronised and closed.
 
-    Whoever calls holds the lock of the file. A line that its writer did not get to the end of is ended first.
+    Whoever calls holds the lock of the file. A line that its writer did not get to the end of is ended first. If the
+    disk is full, half a line is taken back; not whole lines, which somebody may have read.
     """
     text = b"".join(map(sealed, tables))
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    end = os.fstat(descriptor).st_size
+    end, written = os.fstat(descriptor).st_size, 0
     try:
         if end and os.pread(descriptor, 1, end - 1) != b"\n":
             text = b"\n" + text
-        while text:
-            text = text[os.write(descriptor, text) :]
+        while written < len(text):
+            written += os.write(descriptor, text[written:])
     except BaseException:
-        os.ftruncate(descriptor, end)  # half a line would be of no use to anybody
+        os.ftruncate(descriptor, end + text.rfind(b"\n", 0, written) + 1)
         os.close(descriptor)
         raise
     if not end:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,11 +59,20 @@ class Outbox:
         if not self.path.parent.is_dir() or self.path.is_dir():
             raise ValueError(f"outbox must be a file, in a folder that exists; got {os.fspath(path)!r}.")
         self.refused = self._beside(".refused")
+        self._index = _Index(self.path)
+        self.holds("", ())  # reads what is there now, so that no report has to
 
     @property
     def is_waiting(self) -> bool:
-        """Whether anything is in it. Then whatever comes must be added, so that it does not overtake."""
+        """Whether anything is in it."""
         return journal.size(self.path) > 0
+
+    def holds(self, experiment: str, ids: Iterable[str]) -> bool:
+        """Whether an outcome of one of these decisions waits. Then a later one must be added, or it would overtake."""
+        try:
+            return self.is_waiting and self._index.holds(experiment, ids)
+        except OSError as error:
+            raise ClientError(0, f"the outbox cannot be read: {error}") from error
 
     # ---- for everybody ----------------------------------------------------------------------------------------------
 
@@ -125,9 +136,7 @@ class Outbox:
                 tables = [{"line": line.decode("utf-8", "replace"), "reason": DAMAGED} for line in damaged]
                 journal.synchronise(journal.append(self.refused, tables))
             left = b"".join(waiting) + (added + b"\n" if added else b"")
-            if not left:
-                os.truncate(self.path, 0)
-            elif damaged or 2 * len(left) < len(content):
+            if damaged or 2 * len(left) < len(content):
                 journal.replace(self.path, left)
 
     def _sorted(self, content: bytes) -> tuple[list[bytes], list[bytes]]:
@@ -155,3 +164,57 @@ class Outbox:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
+
+
+class _Index:
+    """Which decisions have outcomes in a file. Others write it, so what is new in it is read before each answer.
+
+    Lines are never taken out of a file: it is replaced by another one. That is seen by its number, which is not given
+    again as long as the old one is open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._descriptor = -1
+        self._forget()
+
+    def holds(self, experiment: str, ids: Iterable[str]) -> bool:
+        with self._lock:
+            self._catch_up()
+            return any((experiment, id_) in self._waiting for id_ in ids)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _forget(self) -> None:
+        self._read = 0  # bytes
+        self._decisions: dict[str, tuple[str, str]] = {}  # by entry: experiment and id
+        self._waiting: Counter[tuple[str, str]] = Counter()
+
+    def _catch_up(self) -> None:
+        descriptor = os.open(self._path, os.O_RDONLY)
+        if self._descriptor >= 0 and os.path.samestat(os.fstat(descriptor), os.fstat(self._descriptor)):
+            os.close(descriptor)
+        else:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+            self._descriptor = descriptor
+            self._forget()
+        new = os.pread(self._descriptor, os.fstat(self._descriptor).st_size - self._read, self._read)
+        new = new[: new.rfind(b"\n") + 1]
+        self._read += len(new)
+        for line in new.splitlines():
+            self._note(journal.unsealed(line) or {})
+
+    def _note(self, table: Mapping[str, Any]) -> None:
+        if "entry" in table:
+            decision = self._decisions[table["entry"]] = (table["experiment"], table["outcome"]["id"])
+            self._waiting[decision] += 1
+        for key in table.get("done", ()):
+            decision = self._decisions.pop(key, None)
+            if decision is not None and self._waiting[decision] > 1:
+                self._waiting[decision] -= 1
+            elif decision is not None:
+                del self._waiting[decision]
