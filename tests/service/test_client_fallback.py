@@ -8,11 +8,12 @@ import ssl
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 import conebandit as cb
-from conebandit.service.client import ClientError, names, patience
+from conebandit.service.client import ClientError, patience
 from conebandit.service.client.fallback import MAX_SERVED, PREFIX, REFRESHED_AFTER, Fallbacks
 from conebandit.service.http.keys import create_key
 from conebandit.service.http.server import serving
@@ -62,7 +63,7 @@ def test_a_name_server_that_does_not_answer_costs_no_more_than_the_deadline(monk
         answered.wait()
         raise socket.gaierror("no such name")
 
-    monkeypatch.setattr(names.socket, "getaddrinfo", hang)
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     try:
         with cb.Client("http://service.example", fallback="old", deadline=0.05) as client:
             began = time.monotonic()
@@ -154,7 +155,7 @@ def test_mistakes_of_the_caller_are_raised(status):
 
 def test_a_dead_service_is_not_asked_each_time(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(patience.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(patience, "time", SimpleNamespace(monotonic=lambda: now[0]))
     with listening(hostile.faulty) as (address, connections), cb.Client(address, fallback="old") as client:
         heard = []
 

@@ -153,7 +153,7 @@ def test_no_half_a_line_is_left_on_a_full_disk(box, monkeypatch):
         left[0] -= done
         return done
 
-    monkeypatch.setattr(journal.os, "write", full)
+    monkeypatch.setattr(os, "write", full)
     with pytest.raises(ClientError, match=r"cannot be written: .*No space left"):
         box.add("e", [outcome("b", 2)])
     assert box.path.read_bytes() == before
@@ -443,15 +443,15 @@ def test_processes_and_threads_share_it(box):
             one.start()
         couriers = [Courier(box, Transport(Site.at(address), retries=0), 10.0) for _ in range(2)]
         while any(one.is_alive() for one in adding):
-            for one in couriers:
-                one.wake(at_once=True)
+            for each in couriers:
+                each.wake(at_once=True)
             time.sleep(0.005)
         for one in adding:
             one.join()
         couriers[0].wake()
         wait_until(lambda: not box.is_waiting)
-        for one in couriers:
-            one.stop()
+        for each in couriers:
+            each.stop()
     assert box.refusals() == []
     for k in range(4):
         assert [values["m"] for values in service.values["e", f"p{k}"]] == list(range(50))

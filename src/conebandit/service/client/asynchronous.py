@@ -19,7 +19,7 @@ P = ParamSpec("P")
 WRITERS = 4  # threads that wait for the disk, for outcomes in the outbox
 
 
-def _method(build: Callable[P, Request[R]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
+def _awaited(build: Callable[P, Request[R]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
     """A method that sends the request which a function builds."""
 
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -103,17 +103,17 @@ class AsyncClient(Common):
         self._fallbacks.learn_baseline(description)
         return description
 
-    create = _method(requests.create)
-    experiments = _method(requests.experiments)
-    add_arm = _method(requests.add_arm)
-    retire_arm = _method(requests.retire_arm)
-    set_mode = _method(requests.set_mode)
-    front = _method(requests.front)
-    explain = _method(requests.explain)
-    events = _method(requests.events)
-    export = _method(requests.export)
-    shift = _method(requests.shift)
-    state = _method(requests.state)
+    create = _awaited(requests.create)
+    experiments = _awaited(requests.experiments)
+    add_arm = _awaited(requests.add_arm)
+    retire_arm = _awaited(requests.retire_arm)
+    set_mode = _awaited(requests.set_mode)
+    front = _awaited(requests.front)
+    explain = _awaited(requests.explain)
+    events = _awaited(requests.events)
+    export = _awaited(requests.export)
+    shift = _awaited(requests.shift)
+    state = _awaited(requests.state)
 
     async def close(self) -> None:
         """Close the connections. What is in the outbox stays there, for the next client."""

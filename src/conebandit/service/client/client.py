@@ -16,7 +16,7 @@ from conebandit.service.replies import Assignment, Receipt
 P = ParamSpec("P")
 
 
-def _method(build: Callable[P, Request[R]]) -> Callable[Concatenate[Client, P], R]:
+def _waiting(build: Callable[P, Request[R]]) -> Callable[Concatenate[Client, P], R]:
     """A method that sends the request which a function builds."""
 
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -125,17 +125,17 @@ class Client(Common):
         self._fallbacks.learn_baseline(description)
         return description
 
-    create = _method(requests.create)
-    experiments = _method(requests.experiments)
-    add_arm = _method(requests.add_arm)
-    retire_arm = _method(requests.retire_arm)
-    set_mode = _method(requests.set_mode)
-    front = _method(requests.front)
-    explain = _method(requests.explain)
-    events = _method(requests.events)
-    export = _method(requests.export)
-    shift = _method(requests.shift)
-    state = _method(requests.state)
+    create = _waiting(requests.create)
+    experiments = _waiting(requests.experiments)
+    add_arm = _waiting(requests.add_arm)
+    retire_arm = _waiting(requests.retire_arm)
+    set_mode = _waiting(requests.set_mode)
+    front = _waiting(requests.front)
+    explain = _waiting(requests.explain)
+    events = _waiting(requests.events)
+    export = _waiting(requests.export)
+    shift = _waiting(requests.shift)
+    state = _waiting(requests.state)
 
     def close(self) -> None:
         """Close the connections. What is in the outbox stays there, for the next client."""

@@ -213,8 +213,8 @@ class _Index:
             decision = self._decisions[table["entry"]] = (table["experiment"], table["outcome"]["id"])
             self._waiting[decision] += 1
         for key in table.get("done", ()):
-            decision = self._decisions.pop(key, None)
-            if decision is not None and self._waiting[decision] > 1:
-                self._waiting[decision] -= 1
-            elif decision is not None:
-                del self._waiting[decision]
+            finished = self._decisions.pop(key, None)
+            if finished is not None:
+                self._waiting[finished] -= 1
+                if not self._waiting[finished]:
+                    del self._waiting[finished]

@@ -1,6 +1,7 @@
 """What can be asked of the service: one function for each request, used by both clients.
 
-A new method is a function here, and one line in each client: ``show = method(requests.show)``.
+A new method is a function here, and one line in each client: ``front = _waiting(requests.front)`` in ``client.py``, and
+``front = _awaited(requests.front)`` in ``asynchronous.py``.
 """
 
 from __future__ import annotations
