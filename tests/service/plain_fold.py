@@ -24,12 +24,50 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
     metrics = {m.name: m for m in experiment.metrics}
     decided = {b["id"]: (seq, b) for seq, kind, b in bodies if kind == "decided"}
 
-    last = {}  # the value that was reported last, as far as it counts
+    history = {id_: [] for id_ in decided}
     for seq, kind, b in bodies:
-        if kind == "reported":
-            for name, value in b["values"].items():
-                if seq <= view or (b["id"], name) not in last:
-                    last[b["id"], name] = value
+        if "id" in b and kind != "decided":
+            history[b["id"]].append((seq, kind, b))
+
+    def known_of(id_, upto):  # noqa: PLR0912
+        """What is known of a decision: places and values of its metrics, its context, whether it is void."""
+        made = decided[id_][1]
+        places, values, held, x, void = {}, {}, {}, made["x"], False
+        for seq, kind, b in history[id_]:
+            if seq > upto:
+                continue
+            if kind in ("reported", "held"):
+                for name, value in b["values"].items():
+                    m = metrics[name]
+                    end = math.inf if m.window is None else made["at"] + m.window * 1000
+                    observed = min(b["at"], b.get("observed_at", math.inf))
+                    if observed <= end and b["at"] <= end + m.upload * 1000:
+                        places.setdefault(name, seq)
+                    held.pop(name, None)
+                    if kind == "held":
+                        held[name] = value
+                    else:
+                        values[name] = value
+            elif kind == "reviewed":
+                for name, value in b["values"].items():
+                    assert held.pop(name) == value
+                    if b["verdict"] == "release":
+                        values[name] = value
+            elif kind == "retracted":
+                for name in b["metrics"]:
+                    values.pop(name, None)
+                    held.pop(name, None)
+            elif kind == "voided":
+                void = b["void"]
+            elif kind == "context_corrected":
+                x = b["x"]
+            else:
+                raise AssertionError(kind)
+        for name, value in values.items():
+            if metrics[name].outside == "clip":
+                low, high = metrics[name].range
+                values[name] = low if value < low else high if value > high else value
+        return places, values, {**made, "x": x}, void
 
     def learn(decision, names, values):
         if decision["arm"] in arms:
@@ -47,35 +85,26 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
                 measured = {name: value for name, value in zip(metrics, row, strict=True) if value is not None}
                 learn({"x": x, "arm": experiment.arms[arm]}, set(measured), measured)
 
-    def in_time(b, name):
-        window = metrics[name].window
-        return window is None or b["at"] <= decided[b["id"]][1]["at"] + window * 1000
-
-    def comes(id_, name, seq):  # a value that counts, as far as is known when event seq is folded
-        told = [b for s, kind, b in bodies if kind == "reported" and s < max(seq, view + 1) and b["id"] == id_]
-        return any(in_time(b, name) for b in told if name in b["values"])
-
-    seen, counted, now = set(), set(), 0
+    closed, now = set(), 0
     for seq, kind, b in bodies:
         due = []
         now = b["at"] if kind == "clock_repaired" else max(now, b["at"])
         for id_, (made, decision) in decided.items():
             for i, (name, m) in enumerate(metrics.items()):
-                if m.default is not None and made < seq and (id_, name) not in counted:
-                    deadline = decision["at"] + m.window * 1000
-                    if deadline < now and not comes(id_, name, seq):
+                if m.default is not None and made < seq and (id_, name) not in closed:
+                    deadline = decision["at"] + (m.window + m.upload) * 1000
+                    if deadline < now:
                         due.append((deadline, made, i, id_, name))
         for *_, id_, name in sorted(due):
-            counted.add((id_, name))
-            learn(decided[id_][1], {name}, {name: metrics[name].default})
-        if kind == "reported":
-            decision = decided[b["id"]][1]
-            new = {n for n in b["values"] if (b["id"], n) not in seen}
-            seen |= {(b["id"], n) for n in new}
-            count = {n for n in new if in_time(b, n)}
-            counted |= {(b["id"], n) for n in count}
-            if count:
-                learn(decision, count, {n: last[b["id"], n] for n in count})
+            closed.add((id_, name))
+            places, _, decision, void = known_of(id_, max(view, seq - 1))
+            if name not in places and not void:
+                learn(decision, {name}, {name: metrics[name].default})
+        if "id" in b and kind != "decided":
+            places, values, decision, void = known_of(b["id"], max(view, seq))
+            here = {name for name, place in places.items() if place == seq and name in values}
+            if here and not void:
+                learn(decision, here, values)
     return policy
 
 

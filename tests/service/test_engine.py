@@ -85,6 +85,7 @@ def test_repeats_change_nothing(run):
     before = run.digest()
     assert run.tell("a", revenue=5.0) == {
         "id": "a", "recorded": [], "corrected": [], "repeated": ["revenue"], "late": [],
+        "held": [], "clipped": [], "void": False,
     }  # fmt: skip
     assert run.digest() == before
     run.tell("a", revenue=5.0, latency=1.0)

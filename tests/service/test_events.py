@@ -9,20 +9,26 @@ from hypothesis import strategies as st
 
 from conebandit.experiment.declaration import MODES, Experiment
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log.bodies import MAX_TIME, VERDICTS
 from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
     ArmRetired,
     ClockRepaired,
+    ContextCorrected,
     Created,
     Decided,
     Entry,
     Event,
+    Held,
     Learned,
     ModeChanged,
     Reported,
+    Retracted,
+    Reviewed,
     Revised,
     Sealed,
+    Voided,
     read,
     read_as,
     seal_event,
@@ -37,7 +43,9 @@ from conebandit.service.stores.seals import START
 
 times = st.integers(0, 2**50)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
+dates = st.integers(0, MAX_TIME)
 texts = st.text(max_size=10)
+values = st.dictionaries(texts, numbers, max_size=4)
 ids = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=10)
 contexts = st.dictionaries(texts, st.none() | numbers | st.integers() | texts, max_size=4)
 versions = st.builds(Version, st.from_regex(r"[A-Za-z0-9]*", fullmatch=True), texts, st.integers(0, 2**40))
@@ -53,7 +61,14 @@ selections = st.builds(
 EVENTS: dict[type[Event], st.SearchStrategy] = {
     Created: st.builds(Created, times, st.dictionaries(texts, numbers | texts), texts),
     Decided: st.builds(Decided, times, ids, contexts, st.lists(numbers, max_size=4).map(tuple), selections),
-    Reported: st.builds(Reported, times, ids, st.dictionaries(texts, numbers, max_size=4)),
+    Reported: st.builds(Reported, times, ids, values, st.none() | dates),
+    Held: st.builds(Held, times, ids, values, st.none() | dates),
+    Reviewed: st.builds(Reviewed, times, ids, values, st.sampled_from(VERDICTS), texts),
+    Retracted: st.builds(Retracted, times, ids, st.lists(texts, max_size=3).map(tuple), texts),
+    Voided: st.builds(Voided, times, ids, st.booleans(), texts),
+    ContextCorrected: st.builds(
+        ContextCorrected, times, ids, contexts, st.lists(numbers, max_size=4).map(tuple), texts
+    ),
     ArmAdded: st.builds(ArmAdded, times, texts),
     ArmRetired: st.builds(ArmRetired, times, texts),
     ModeChanged: st.builds(ModeChanged, times, st.sampled_from(MODES)),
@@ -68,6 +83,11 @@ EXAMPLES: dict[str, Event] = {
     "created": Created(5, {"id": "e"}, "0.1.0"),
     "decided": Decided(5, "d", {"age": 3}, (0.5, 1.0), SELECTION),
     "reported": Reported(5, "d", {"m": 1.0}),
+    "held": Held(5, "d", {"m": -1.0}),
+    "reviewed": Reviewed(5, "d", {"m": -1.0}, "release", "so it is"),
+    "retracted": Retracted(5, "d", ("m",), "of another visitor"),
+    "voided": Voided(5, "d", void=True, reason="a robot"),
+    "context_corrected": ContextCorrected(5, "d", {"age": 4}, (0.75, 1.0), "a typing error"),
     "arm_added": ArmAdded(5, "c"),
     "arm_retired": ArmRetired(5, "c"),
     "mode_changed": ModeChanged(5, "off"),
@@ -104,6 +124,11 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         '"propensity":0.5},"context":{"age":3},"id":"d","mode":"live","propensity":0.5,'
         '"version":{"library":"0.1.0","policy":"ConeTree","position":3},"x":[0.5,1.0]}',
         "reported": '{"at":5,"id":"d","values":{"m":1.0}}',
+        "held": '{"at":5,"id":"d","values":{"m":-1.0}}',
+        "reviewed": '{"at":5,"id":"d","reason":"so it is","values":{"m":-1.0},"verdict":"release"}',
+        "retracted": '{"at":5,"id":"d","metrics":["m"],"reason":"of another visitor"}',
+        "voided": '{"at":5,"id":"d","reason":"a robot","void":true}',
+        "context_corrected": '{"at":5,"context":{"age":4},"id":"d","reason":"a typing error","x":[0.75,1.0]}',
         "arm_added": '{"arm":"c","at":5}',
         "arm_retired": '{"arm":"c","at":5}',
         "mode_changed": '{"at":5,"mode":"off"}',
@@ -113,6 +138,8 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "clock_repaired": '{"after":3,"at":5,"reason":"no battery"}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
+    observed = Reported(5, "d", {"m": 1.0}, observed_at=4)
+    assert canonical(observed.to_body()) == '{"at":5,"id":"d","observed_at":4,"values":{"m":1.0}}'
 
 
 def test_decisions_that_were_written_before_are_read():
@@ -166,7 +193,7 @@ def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
     for name, value in event.to_body().items():
         for wrong in (True, [[]], {"a": []}, 3 if isinstance(value, str) else "3"):
             body = {**event.to_body(), name: wrong}
-            if name in ("context", "declaration") and isinstance(wrong, dict):
+            if (name in ("context", "declaration") and isinstance(wrong, dict)) or (name == "void" and wrong is True):
                 continue  # these tables may hold anything
             assert f"event 1 ({kind}): '" in refusal(kind, body, event.decision)
     for body in ([], "text", None):
@@ -186,6 +213,14 @@ def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
         ("decided", {"choice": {"arm": "a"}}, "'propensity' is missing"),
         ("decided", {"x": [0.5, None]}, "'x' must be a list of numbers"),
         ("reported", {"values": {"m": "1"}}, "'values' must be a table of numbers; got {'m': '1'}"),
+        ("reported", {"observed_at": "1970"}, "'observed_at' must be whole milliseconds since 1970; got '1970'"),
+        (
+            "held",
+            {"observed_at": MAX_TIME + 1},
+            "'observed_at' must be milliseconds since 1970, at most 253402300799999",
+        ),
+        ("reviewed", {"verdict": "keep"}, "'verdict' must be one of release, reject; got 'keep'"),
+        ("voided", {"void": 1}, "'void' must be true or false; got 1"),
         ("revised", {"upto": -1}, "'upto' must be a position"),
         ("revised", {"upto": 10**30}, "'upto' must be a position"),
         ("reported", {"id": "another"}, "it is filed under decision 'd', and not under 'another'"),

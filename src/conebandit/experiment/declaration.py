@@ -20,7 +20,7 @@ from conebandit.experiment.arms import Features, read_arms
 from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.inference import infer
-from conebandit.experiment.metrics import Metric, read_metrics, warnings_about
+from conebandit.experiment.metrics import Metric, read_metrics, warnings_about, warnings_about_ranges
 from conebandit.experiment.summary import summarise
 from conebandit.experiment.toml import to_toml
 from conebandit.geometry.cone import Cone
@@ -216,13 +216,18 @@ class Experiment:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed but may be a mistake: costs without a direction, and a cone that counts costs twice."""
-        return warnings_about(self.declaration["metrics"]) + cones.warnings_about_cone(self.cone, self.metrics)
+        """What is allowed but may be a mistake: costs without a direction, values out of range, costs counted twice."""
+        costs, ranges = warnings_about(self.declaration["metrics"]), warnings_about_ranges(self.metrics)
+        return costs + ranges + cones.warnings_about_cone(self.cone, self.metrics)
 
     @cached_property
     def metric_index(self) -> dict[str, int]:
         """Position of each metric."""
         return {m.name: i for i, m in enumerate(self.metrics)}
+
+    def metric(self, name: str) -> Metric:
+        """The metric of a name; a ``KeyError`` if there is none."""
+        return self.metrics[self.metric_index[name]]
 
     def encode(self, context: Mapping[str, Any]) -> FloatArray:
         """A context in the unit cube, shape (d,); an ``InvalidError`` if a rule refuses it."""
@@ -240,11 +245,11 @@ class Experiment:
         return frozenset(c.name for c in self.columns)
 
     def check_value(self, metric: Any, value: Any) -> float:
-        """A reported value."""
+        """A value as it was reported; it may have to be clipped or held."""
         if metric not in self.metric_index:
             known = ", ".join(self.metric_index)
             raise InvalidError(f"values: there is no metric {entries.short(metric)}; this experiment has {known}.")
-        return self.metrics[self.metric_index[metric]].check(value)
+        return self.metric(metric).check_reported(value)
 
     # ---- from and to people -------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,7 +35,12 @@ class Metric:
     resolution
         The smallest difference that matters, in these units.
     range
-        Lowest and highest value that can be; others are refused.
+        Lowest and highest value that can be.
+    outside
+        What becomes of values outside of it: ``"refuse"`` them, ``"clip"`` them to the nearest that can be, or
+        ``"hold"`` them until somebody has looked at them (in the service only).
+    upload
+        Seconds after the window during which values that were observed within it may still arrive.
 
     Examples
     --------
@@ -51,6 +57,8 @@ class Metric:
     units: str | None = None
     resolution: float = 0.0
     range: tuple[float, float] | None = None
+    outside: Literal["refuse", "clip", "hold"] = "refuse"
+    upload: float = 0.0
 
     def reward(self, value: float) -> float:
         """What the policy is told."""
@@ -61,14 +69,45 @@ class Metric:
         return reward if self.worst is None else self.worst - reward
 
     def check(self, value: Any) -> float:
-        """A value that was measured; an ``InvalidError`` if it cannot be one."""
+        """A value that was measured, as what counts; an ``InvalidError`` if it cannot be one."""
+        number = self.check_reported(value)
+        if self.must_be_held(number):
+            raise self._refusal(number)
+        return self.counted(number)
+
+    def check_reported(self, value: Any) -> float:
+        """A value as it was reported, also one that is to be clipped or held."""
         number = entries.number(value, f"values: {self.name!r}")
-        if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise InvalidError(
-                f"values: {self.name!r} must lie in its range, {self.range[0]:g} to {self.range[1]:g}; got {number!r}. "
-                "Is it in other units? If such values can be, declare a wider range."
-            )
+        if self.outside == "refuse" and self._is_outside(number):
+            raise self._refusal(number)
         return number
+
+    def must_be_held(self, value: float) -> bool:
+        """Whether somebody must look at a value before it counts."""
+        return self.outside == "hold" and self._is_outside(value)
+
+    def counted(self, value: float) -> float:
+        """What counts of a value that was reported.
+
+        Examples
+        --------
+        >>> latency = Metric("latency", range=(0.0, 2000.0), outside="clip")
+        >>> latency.counted(300.0), latency.counted(9999.0)
+        (300.0, 2000.0)
+        """
+        if self.outside != "clip" or self.range is None:
+            return value
+        return min(max(value, self.range[0]), self.range[1])
+
+    def _is_outside(self, value: float) -> bool:
+        return self.range is not None and not self.range[0] <= value <= self.range[1]
+
+    def _refusal(self, value: float) -> InvalidError:
+        low, high = self.range or (-math.inf, math.inf)
+        return InvalidError(
+            f"values: {self.name!r} must lie in its range, {low:g} to {high:g}; got {value!r}. "
+            "Is it in other units? If such values can be, declare a wider range."
+        )
 
 
 def read_metrics(given: Any) -> tuple[Metric, ...]:
@@ -82,7 +121,7 @@ def read_metrics(given: Any) -> tuple[Metric, ...]:
 
 def _metric(given: Any, where: str) -> Metric:
     table = entries.table(given, where)
-    known = ("name", "direction", "worst", "window", "default", "units", "resolution", "range")
+    known = ("name", "direction", "worst", "window", "default", "units", "resolution", "range", "outside", "upload")
     entries.only(table, known, where)
     name = entries.names([table.get("name")], f"{where}.name", most=1)[0]
     direction = entries.one_of(table.get("direction", "max"), ("max", "min"), f"{where}.direction")
@@ -98,6 +137,10 @@ def _metric(given: Any, where: str) -> Metric:
     window, default = table.get("window"), table.get("default")
     if default is not None and window is None:
         raise InvalidError(f"{where}: a default counts when the window closes, so it needs a 'window'.")
+    if "outside" in table and range_ is None:
+        raise InvalidError(f"{where}: 'outside' says what becomes of values outside a 'range', so it needs one.")
+    if "upload" in table and window is None:
+        raise InvalidError(f"{where}: values may be uploaded after the window closes, so 'upload' needs a 'window'.")
     resolution = entries.number(table.get("resolution", 0.0), f"{where}.resolution")
     if resolution < 0.0:
         raise InvalidError(
@@ -112,6 +155,8 @@ def _metric(given: Any, where: str) -> Metric:
         units=None if table.get("units") is None else entries.text(table["units"], f"{where}.units", most=MAX_UNITS),
         resolution=resolution,
         range=range_,
+        outside=entries.one_of(table.get("outside", "refuse"), ("refuse", "clip", "hold"), f"{where}.outside"),
+        upload=entries.seconds(table["upload"], f"{where}.upload") if "upload" in table else 0.0,
     )
 
 
@@ -130,6 +175,23 @@ def warnings_about(given: Any) -> tuple[str, ...]:
         f"metrics: more {name!r} counts as better, though the name sounds like a cost. Declare direction = 'min' with "
         "its 'worst' value if less is better, or direction = 'max' if more is."
         for name in names
+    )
+
+
+def warnings_about_ranges(metrics: tuple[Metric, ...]) -> tuple[str, ...]:
+    """What is allowed, since it always was, but is a mistake: values that can never be.
+
+    Examples
+    --------
+    >>> warnings_about_ranges((Metric("pain", "min", worst=100.0, range=(0.0, 10.0)),))
+    ("metrics: worst 100 of 'pain' lies outside its range, 0 to 10. Is it in other units?",)
+    """
+    return tuple(
+        f"metrics: {name} {value:g} of {metric.name!r} lies outside its range, {metric.range[0]:g} to "
+        f"{metric.range[1]:g}. Is it in other units?"
+        for metric in metrics
+        for name, value in (("worst", metric.worst), ("default", metric.default))
+        if metric.range is not None and value is not None and not metric.range[0] <= value <= metric.range[1]
     )
 
 

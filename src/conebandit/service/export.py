@@ -8,7 +8,6 @@ import itertools
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from conebandit.experiment.columns import Column, Numeric
@@ -19,9 +18,9 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.log import replay
 from conebandit.service.log.events import Decided, Entry, read
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.log.reports import Reports
+from conebandit.service.log.reports import Reports, Slot, last_arrival
 from conebandit.service.log.selection import Choice
-from conebandit.service.log.windows import deadline
+from conebandit.service.log.times import as_text
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record, canonical, to_lines
 from conebandit.service.stores.session import PAGE
@@ -99,6 +98,10 @@ def _columns(experiment: Experiment) -> dict[str, type]:
         **{f"metric.{metric.name}": float for metric in experiment.metrics},
         **{f"status.{metric.name}": str for metric in experiment.metrics},  # see _outcome
         "choice_probabilities": str,  # name to probability, as JSON: arms come and go
+        "void": str,  # why, if nothing is learned from the decision
+        "corrected_context": str,  # as JSON, if it is learned in another context
+        **{f"held.{metric.name}": float for metric in experiment.metrics},  # on hold
+        **{f"observed_at.{metric.name}": str for metric in experiment.metrics},
     }
 
 
@@ -130,13 +133,11 @@ def _row(experiment: Experiment, history: list[Entry], end: int) -> dict[str, An
     decided = reports.decided
     selection = decided.selection
     choice, choice_propensity, choice_probabilities = _choice_cells(selection.choice)
-    told = [reports.at(entry.seq) for entry in history[1:]]
-    counts = {name: value for report in told for name, value in report.counts.items()}
-    late = {name for report in told for name in report.late}
-    outcomes = {metric.name: _outcome(metric, counts, late, end - decided.at) for metric in experiment.metrics}
+    outcomes = {metric.name: _outcome(metric, reports, end) for metric in experiment.metrics}
+    slots = {metric.name: reports.slots.get(metric.name, Slot()) for metric in experiment.metrics}
     return {
         "id": decided.id,
-        "at": datetime.fromtimestamp(decided.at / 1000, UTC).isoformat(timespec="milliseconds"),
+        "at": as_text(decided.at),
         "mode": selection.mode,
         "arm": selection.arm,
         "propensity": selection.propensity,
@@ -148,6 +149,13 @@ def _row(experiment: Experiment, history: list[Entry], end: int) -> dict[str, An
         **{f"metric.{name}": value for name, (value, _) in outcomes.items()},
         **{f"status.{name}": status for name, (_, status) in outcomes.items()},
         "choice_probabilities": choice_probabilities,
+        "void": reports.void,
+        "corrected_context": None if reports.context == decided.context else canonical(reports.context),
+        **{f"held.{name}": slot.held for name, slot in slots.items()},
+        **{
+            f"observed_at.{name}": None if slot.observed_at is None else as_text(slot.observed_at)
+            for name, slot in slots.items()
+        },
     }
 
 
@@ -159,27 +167,32 @@ def _choice_cells(choice: Choice | None) -> tuple[str | None, float | None, str 
     return choice.arm, choice.propensity, None if chances is None else canonical(chances)
 
 
-def _outcome(metric: Metric, counts: dict[str, float], late: set[str], age: int) -> tuple[float | None, str]:
+def _outcome(metric: Metric, reports: Reports, end: int) -> tuple[float | None, str]:
     """The value that counts, and why; as the policy has it once all corrections in the log are known to it.
 
     Parameters
     ----------
     metric
         Which one.
-    counts
-        Values that were reported in time, as corrected.
-    late
-        Metrics of which a value came after the window.
-    age
-        Milliseconds from the decision to the end of the log.
+    reports
+        All that the log has on the decision.
+    end
+        The time of its last event.
     """
-    if metric.name in counts:
-        return counts[metric.name], "reported"
-    if metric.window is None or age <= deadline(0, metric.window):
-        return None, "open"
-    if metric.name in late:
-        return metric.default, "late"
-    return metric.default, "missing" if metric.default is None else "default"
+    slot = reports.slots.get(metric.name)
+    over = metric.window is not None and last_arrival(metric, reports.decided.at) < end
+    if reports.void is not None:
+        return None, "void"
+    if slot is None:
+        return (None, "open") if not over else (metric.default, "missing" if metric.default is None else "default")
+    if not slot.place:
+        return metric.default if over else None, "late"
+    if slot.value is not None:
+        counted = metric.counted(slot.value)
+        return counted, "reported" if counted == slot.value else "clipped"
+    if slot.held is not None:
+        return None, "held"
+    return None, "retracted" if slot.retracted else "rejected"
 
 
 def _cell(column: Column, value: Any) -> float | str | None:

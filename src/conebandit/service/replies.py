@@ -136,13 +136,20 @@ class Assignments(Reply):
 
 @dataclass(frozen=True)
 class Receipt(Reply):
-    """What a report did, metric by metric."""
+    """What a report did, metric by metric.
+
+    ``held``: somebody must look at the value before it counts; ``clipped``: the nearest value in range counts.
+    ``void``: the decision is void, so nothing of this counts.
+    """
 
     id: str
     recorded: tuple[str, ...]
     corrected: tuple[str, ...]
     repeated: tuple[str, ...]
     late: tuple[str, ...]
+    held: tuple[str, ...] = ()
+    clipped: tuple[str, ...] = ()
+    void: bool = False
     __pydantic_config__: ClassVar[dict[str, Any]] = _example(
         id="visit-1", recorded=["revenue"], corrected=[], repeated=[], late=[]
     )
@@ -163,6 +170,47 @@ class Receipts(Reply):
     """What the reports did, in their order."""
 
     outcomes: tuple[Receipt, ...]
+
+
+@dataclass(frozen=True)
+class Amendment(Reply):
+    """What a review, a retraction, a void or a corrected context did; ``changed`` is false if it was so already."""
+
+    id: str
+    changed: bool
+    __pydantic_config__: ClassVar[dict[str, Any]] = _example(id="visit-1", changed=True)
+
+
+@dataclass(frozen=True)
+class Amendments(Reply):
+    """What several of them did, in their order."""
+
+    amendments: tuple[Amendment, ...]
+
+
+@dataclass(frozen=True)
+class HeldValue(Reply):
+    """A value that somebody must look at before it counts.
+
+    ``seq`` and ``at``: the event with which it came, and its time; ``observed_at``: when it was measured, if somebody
+    said so. ``late``: it came after the window, and would not count even if it were released.
+    """
+
+    id: str
+    metric: str
+    value: float
+    seq: int
+    at: str
+    observed_at: str | None
+    late: bool
+
+
+@dataclass(frozen=True)
+class HeldValues(Reply):
+    """Values on hold, oldest first; ask again with ``after`` set to ``next``, until there are none."""
+
+    held: tuple[HeldValue, ...]
+    next: int
 
 
 # ---- experiments ----------------------------------------------------------------------------------------------------

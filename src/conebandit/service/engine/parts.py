@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conebandit.service.engine.transaction import Transaction
+from conebandit.service.errors import NotFoundError
 from conebandit.service.log.events import By, Event
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -26,3 +29,12 @@ class Part:
     def append(self, state: State, event: Event, reports: Reports | None = None) -> None:
         """Fold an event now; it is written before the commit."""
         self.transaction.append(state, event, reports, self.by)
+
+    def reports(self, state: State, ids: Iterable[str]) -> dict[str, Reports]:
+        """All that is known of some decisions, by id; a ``NotFoundError`` if one was never made."""
+        wanted = list(dict.fromkeys(ids))
+        found = self.transaction.reports(state, wanted)
+        for id_ in wanted:
+            if id_ not in found:
+                raise NotFoundError(f"there is no decision {id_!r} in experiment {state.experiment.id!r}.")
+        return found

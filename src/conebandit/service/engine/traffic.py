@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.parts import Part
-from conebandit.service.errors import ConflictError, NotFoundError
+from conebandit.service.errors import ConflictError
 from conebandit.service.log.choosing import choose
-from conebandit.service.log.events import Decided, Reported
+from conebandit.service.log.events import Decided, Held, Reported
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
+from conebandit.service.log.times import as_text, as_time
 from conebandit.service.replies import Assignment, Receipt
 from conebandit.service.stores.records import new_id
 from conebandit.validate.arrays import FloatArray
 
 MAX_AT_ONCE = 1000  # decisions or outcomes in one request
+MAX_CLOCK_ERROR = 60_000  # milliseconds between our clock and that of whoever observes
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -27,7 +30,7 @@ class Traffic(Part):
     def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Assignment]:
         """An arm for each request ``{"id", "context"}``; all or none. An id that was there before gets its answer."""
         state = self.transaction.state(experiment_id)
-        ids = [_decision_id(request.get("id")) for request in _some(requests, "decisions")]
+        ids = [decision_id(request.get("id")) for request in some(requests, "decisions")]
         given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
         found = self.transaction.decided(experiment_id, given)
         contexts = {id_: decided.context for id_, decided in found.items()}
@@ -37,7 +40,7 @@ class Traffic(Part):
             x = state.experiment.encode(context)
             if id_ not in contexts:
                 contexts[id_], new[id_] = context, x
-            elif not _same(contexts[id_], context):
+            elif not same_context(contexts[id_], context):
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
         if new:
             found |= self._decide_new(state, {id_: (contexts[id_], x) for id_, x in new.items()})
@@ -55,37 +58,58 @@ class Traffic(Part):
         return made
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Receipt]:
-        """Record outcomes ``{"id", "values"}``; all or none."""
+        """Record outcomes ``{"id", "values", "observed_at"}``; all or none."""
         state = self.transaction.state(experiment_id)
         outcomes = []
-        for request in _some(requests, "outcomes"):
+        for request in some(requests, "outcomes"):
             values = request.get("values")
             if not isinstance(values, Mapping) or not values:
                 raise InvalidError("values must be a table of one or more metrics.")
             checked = {name: state.experiment.check_value(name, value) for name, value in values.items()}
-            outcomes.append((_decision_id(request.get("id"), generate=False), checked))
-        ids = list({id_ for id_, _ in outcomes})
-        reports = self.transaction.reports(state, ids)
-        missing = set(ids) - set(reports)
-        if missing:
-            raise NotFoundError(f"there is no decision {min(missing)!r} in experiment {experiment_id!r}.")
-        return [self._report_one(state, id_, values, reports[id_]) for id_, values in outcomes]
+            id_ = decision_id(request.get("id"), generate=False)
+            outcomes.append((id_, checked, as_time(request.get("observed_at"), "observed_at")))
+        reports = self.reports(state, (id_ for id_, *_ in outcomes))
+        for id_, _, observed_at in outcomes:
+            self._check_observed(state, reports[id_], observed_at)
+        return [self._report_one(state, reports[id_], values, at) for id_, values, at in outcomes]
 
-    def _report_one(self, state: State, id_: str, values: dict[str, float], reports: Reports) -> Receipt:
-        before = dict(reports.values)
-        changed = {name: value for name, value in values.items() if before.get(name) != value}
+    def _check_observed(self, state: State, reports: Reports, at: int | None) -> None:
+        """Clocks may differ a little; nothing is observed before its decision, or in the future."""
+        if at is None:
+            return
+        made, now = reports.decided.at, self.transaction.time(state)
+        if not made - MAX_CLOCK_ERROR <= at <= now + MAX_CLOCK_ERROR:
+            raise InvalidError(
+                f"observed_at must lie between the decision {reports.decided.id!r}, {as_text(made)}, and now, "
+                f"{as_text(now)}; got {as_text(at)}."
+            )
+
+    def _report_one(self, state: State, reports: Reports, values: dict[str, float], observed_at: int | None) -> Receipt:
+        before = {name: replace(slot) for name, slot in reports.slots.items()}
+        known = {name for name, value in values.items() if name in before and before[name].knows(value, observed_at)}
+        # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
+        changed = {name: value for name, value in sorted(values.items()) if name not in known}
+        held = {name: value for name, value in changed.items() if state.experiment.metric(name).must_be_held(value)}
+        counted = {name: value for name, value in changed.items() if name not in held}
         late: list[str] = []
-        if changed:
-            # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
-            event = Reported(self.transaction.time(state), id_, dict(sorted(changed.items())))
-            self.append(state, event, reports)
-            late = reports.at(state.head.seq).late
+        for kind, some_values in ((Reported, counted), (Held, held)):
+            if some_values:
+                event = kind(self.transaction.time(state), reports.decided.id, some_values, observed_at)
+                self.append(state, event, reports)
+                late += reports.at(state.head.seq).late
+        told = [name for name in values if name in counted and name not in late]
+        had = {name for name, slot in before.items() if slot.place and slot.value is not None}
         return Receipt(
-            id=id_,
-            recorded=tuple(name for name in changed if name not in before and name not in late),
-            corrected=tuple(name for name in changed if name in before and name not in late),
-            repeated=tuple(name for name in values if name not in changed),
+            id=reports.decided.id,
+            recorded=tuple(name for name in told if name not in had),
+            corrected=tuple(name for name in told if name in had),
+            repeated=tuple(name for name in values if name in known),
             late=tuple(late),
+            held=tuple(name for name in values if name in held),
+            clipped=tuple(
+                name for name in values if state.experiment.metric(name).counted(values[name]) != values[name]
+            ),
+            void=reports.void is not None,
         )
 
 
@@ -95,13 +119,14 @@ def _assignment(decided: Decided) -> Assignment:
     return Assignment(decided.id, made.arm, made.propensity, made.active, made.mode, version, made.probabilities)
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def same_context(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two contexts say the same: 3 and 3.0 do, and so do null and nothing."""
     given = [{name: value for name, value in context.items() if value is not None} for context in (one, other)]
     return given[0] == given[1]
 
 
-def _decision_id(given: Any, *, generate: bool = True) -> str:
+def decision_id(given: Any, *, generate: bool = True) -> str:
+    """An id that a decision may have; if none is given, a new one."""
     if given is None and generate:
         return new_id()
     if not isinstance(given, str) or not DECISION_ID.fullmatch(given):
@@ -109,7 +134,8 @@ def _decision_id(given: Any, *, generate: bool = True) -> str:
     return given
 
 
-def _some(requests: Sequence[Mapping[str, Any]], what: str) -> Sequence[Mapping[str, Any]]:
+def some(requests: Sequence[Mapping[str, Any]], what: str) -> Sequence[Mapping[str, Any]]:
+    """A batch that is neither empty nor too large."""
     if not 1 <= len(requests) <= MAX_AT_ONCE:
         raise InvalidError(f"{what} must have 1 to {MAX_AT_ONCE} entries; got {len(requests)}.")
     return requests

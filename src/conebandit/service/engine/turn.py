@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from conebandit.service.engine.amendments import Amendments
 from conebandit.service.engine.experiments import Experiments
 from conebandit.service.engine.queries import Queries
 from conebandit.service.engine.traffic import Traffic
 
 
-class Turn(Experiments, Traffic, Queries):
+class Turn(Experiments, Traffic, Amendments, Queries):
     """What can be asked of experiments. A request is refused before it has changed anything.
 
     Parameters
@@ -30,6 +31,6 @@ class Turn(Experiments, Traffic, Queries):
     ...         [decision] = turn.decide("e", [{"id": "first", "context": {}}])
     ...         outcome = turn.report("e", [{"id": "first", "values": {"m": 1.0}}])
     ...     store.close()
-    >>> decision.propensity, outcome
-    (0.5, [Receipt(id='first', recorded=('m',), corrected=(), repeated=(), late=())])
+    >>> decision.propensity, outcome[0].recorded
+    (0.5, ('m',))
     """

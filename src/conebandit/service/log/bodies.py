@@ -5,14 +5,17 @@ Long logs are read event by event, so these are quick: JSON knows few types, and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 from conebandit.experiment.declaration import MODES, Mode
 from conebandit.service.errors import CorruptionError
 
 MAX_POSITION = 2**62  # what every database can count to
+MAX_TIME = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates
 
 Body = dict[str, Any]
+Verdict = Literal["release", "reject"]  # on a value on hold
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _NUMBERS, _TEXTS = {int, float}, {str}
 
@@ -80,6 +83,14 @@ def time(body: Body, name: str) -> int:
     raise refusal(body, name, "whole milliseconds since 1970")
 
 
+def date(body: Body, name: str) -> int:
+    """Milliseconds since 1970 that can be shown as a date."""
+    value = time(body, name)
+    if 0 <= value <= MAX_TIME:
+        return value
+    raise refusal(body, name, f"milliseconds since 1970, at most {MAX_TIME}")
+
+
 def position(body: Body, name: str) -> int:
     """A position in a log."""
     value = body.get(name)
@@ -94,3 +105,19 @@ def mode(body: Body, name: str) -> Mode:
     if value in MODES:
         return value
     raise refusal(body, name, f"one of {', '.join(MODES)}")
+
+
+def verdict(body: Body, name: str) -> Verdict:
+    """What was said of a value on hold."""
+    value: Verdict | None = body.get(name)
+    if value in VERDICTS:
+        return value
+    raise refusal(body, name, f"one of {', '.join(VERDICTS)}")
+
+
+def yes_or_no(body: Body, name: str) -> bool:
+    """True or false."""
+    value = body.get(name)
+    if type(value) is bool:
+        return value
+    raise refusal(body, name, "true or false")

@@ -1,6 +1,6 @@
 """What happened: one class for each kind of event, with the body that it has in a sealed record.
 
-To add a kind, write its class, put it into ``Event`` and ``KINDS``, say in ``READ`` how entries with new names are
+To add a kind, write its class, put it into ``Event``, say in ``READ`` how entries with new names are
 read, and in ``State.fold`` what it does. Bodies are what is on disk: a key that is there today must be readable for
 ever.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from conebandit.experiment.declaration import Mode
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
-from conebandit.service.log.bodies import Body
+from conebandit.service.log.bodies import Body, Verdict
 from conebandit.service.log.selection import Selection
 from conebandit.service.stores.records import Head, Record, seal
 from conebandit.service.stores.seals import UNKEYED, Seals
@@ -104,24 +104,120 @@ class Decided:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reported(_Fields):
-    """Values of some metrics came in for a decision: new ones, or corrections. Nothing that is known already."""
+class Amendment(_Fields):
+    """An event about a decision that was made before; ``log/reports.py`` says what each of them does."""
 
-    kind: ClassVar[str] = "reported"
+    __slots__ = ()
+    kind: ClassVar[str]
     at: int
     id: str
-    values: dict[str, float]
 
     @property
     def decision(self) -> str:
         """The id of the decision."""
         return self.id
 
+
+@dataclass(frozen=True, slots=True)
+class Values(Amendment):
+    """Values that came in for a decision. When they were observed is left out of the body if nobody said it."""
+
+    at: int
+    id: str
+    values: dict[str, float]
+    observed_at: int | None = None
+
+    def to_body(self) -> Body:
+        """As it is on disk."""
+        body = _Fields.to_body(self)  # super() does not know a class that was given slots
+        if body["observed_at"] is None:
+            del body["observed_at"]
+        return body
+
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back; as every other event, but quicker."""
-        return cls(bodies.time(body, "at"), bodies.text(body, "id"), bodies.number_by_name(body, "values"))
+        observed_at = bodies.date(body, "observed_at") if "observed_at" in body else None
+        values = bodies.number_by_name(body, "values")
+        return cls(bodies.time(body, "at"), bodies.text(body, "id"), values, observed_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Reported(Values):
+    """Values of some metrics came in for a decision: new ones, or corrections. Nothing that is known already.
+
+    Attributes
+    ----------
+    id
+        Of the decision, as in every event about one.
+    values
+        As they were reported; what counts of them may be clipped.
+    observed_at
+        When they were measured, in milliseconds since 1970; None if nobody said it.
+    """
+
+    kind: ClassVar[str] = "reported"
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Values):
+    """Values came in that somebody must look at before they count, in place of those that were on hold before."""
+
+    kind: ClassVar[str] = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed(Amendment):
+    """Somebody looked at values on hold: from now on they count, or nobody waits for them any more."""
+
+    kind: ClassVar[str] = "reviewed"
+    at: int
+    id: str
+    values: dict[str, float]
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retracted(Amendment):
+    """What was reported of some metrics is not true; what is true is not known."""
+
+    kind: ClassVar[str] = "retracted"
+    at: int
+    id: str
+    metrics: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voided(Amendment):
+    """Nothing is learned from the decision; or, if ``void`` is false, it counts again."""
+
+    kind: ClassVar[str] = "voided"
+    at: int
+    id: str
+    void: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCorrected(Amendment):
+    """What is learned from the decision is learned in another context than the one that it was made in.
+
+    Attributes
+    ----------
+    context, x
+        As it was given, and as the policy sees it.
+    reason
+        In words, as in every event with which somebody says that the log is not the truth.
+    """
+
+    kind: ClassVar[str] = "context_corrected"
+    at: int
+    id: str
+    context: dict[str, Any]
+    x: tuple[float, ...]
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +313,12 @@ class ClockRepaired(_Fields):
     reason: str
 
 
-Event = Created | Decided | Reported | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired
-KINDS: dict[str, type[Event]] = {
-    kind.kind: kind
-    for kind in (Created, Decided, Reported, ArmAdded, ArmRetired, ModeChanged, Revised, Learned, Sealed, ClockRepaired)
-}
+Amendments = Reported | Held | Reviewed | Retracted | Voided | ContextCorrected
+Event = (
+    Created | Decided | Amendments | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired
+)
+KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
+AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
 E = TypeVar("E", bound=Event)
 
 
@@ -333,6 +430,11 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "id": bodies.text,
     "values": bodies.number_by_name,
     "arm": bodies.text,
+    "verdict": bodies.verdict,
+    "metrics": bodies.names,
+    "void": bodies.yes_or_no,
+    "context": bodies.table,
+    "x": bodies.numbers,
     "mode": bodies.mode,
     "upto": bodies.position,
     "file": bodies.text,

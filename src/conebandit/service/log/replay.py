@@ -7,7 +7,17 @@ from contextlib import AbstractContextManager
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError
-from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Entry, Reported, Revised, read, read_as
+from conebandit.service.log.events import (
+    AMENDMENTS,
+    Amendment,
+    ArmAdded,
+    ArmRetired,
+    Created,
+    Entry,
+    Revised,
+    read,
+    read_as,
+)
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts
@@ -119,7 +129,7 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
     for record in page:
         try:
             entry, reports = known_entries.get(record.seq) or state.repairs.read(record), None
-            if isinstance(entry.event, Reported) and entry.event.id in histories:
+            if isinstance(entry.event, Amendment) and entry.event.id in histories:
                 known = max(state.view, entry.seq)
                 reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
             state.fold(entry, session, reports)
@@ -133,7 +143,7 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
 
 
 def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[str, list[Entry]]:
-    """All that is known of the decisions that the reports on a page are about, by id."""
-    ids = list({record.decision for record in page if record.kind == Reported.kind and record.decision is not None})
+    """All that is known of the decisions about which something comes on a page, by id."""
+    ids = list({record.decision for record in page if record.kind in AMENDMENTS and record.decision is not None})
     found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq), page)
     return {id_: list(map(state.repairs.read, history)) for id_, history in found.items()}

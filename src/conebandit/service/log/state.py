@@ -12,7 +12,9 @@ from conebandit.experiment.declaration import Experiment, Mode
 from conebandit.experiment.policy import Served, make_policy
 from conebandit.experiment.rows import Rows
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log.bodies import MAX_TIME
 from conebandit.service.log.events import (
+    Amendment,
     ArmAdded,
     ArmRetired,
     ClockRepaired,
@@ -21,7 +23,6 @@ from conebandit.service.log.events import (
     Entry,
     Learned,
     ModeChanged,
-    Reported,
     Revised,
     Sealed,
 )
@@ -33,7 +34,6 @@ from conebandit.service.stores.records import BEGINNING, Head, canonical
 from conebandit.service.stores.session import Session
 
 PAST = 2  # position of past rows in a log, if there are any
-MAX_TIME = 253_402_300_799_999  # milliseconds since 1970: the end of the year 9999, beyond which there are no dates
 
 
 class State:
@@ -110,8 +110,8 @@ class State:
         session
             For decisions whose windows close by it.
         reports
-            For a ``Reported`` event only: the reports on its decision, up to this one or up to the view, whichever
-            is later.
+            For an event about a decision that was made before: all that is known of it up to this one or up to the
+            view, whichever is later.
         """
         repaired = isinstance(entry.event, ClockRepaired)
         check_order(entry, 0 if repaired or self.repairs.concern(entry.seq) else self.at)
@@ -123,9 +123,9 @@ class State:
                 pass  # what is declared is there from the beginning; seals are no business of the policy
             case Decided():
                 self._windows.add(seq, event)
-            case Reported():
+            case Amendment():
                 if reports is None:
-                    raise CorruptionError(f"event {seq} (reported): there is no decision {event.id!a} before it.")
+                    raise CorruptionError(f"event {seq} ({event.kind}): there is no decision {event.id!a} before it.")
                 self._learn_report(seq, reports)
             case ModeChanged():
                 self.mode = event.mode
@@ -147,10 +147,10 @@ class State:
 
     def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        for closing in self._windows.close(at, max(self.view, seq - 1), session):
-            default = self.experiment.metrics[closing.metric].default
+        for metric, reports in self._windows.close(at, max(self.view, seq - 1), session):
+            default = self.experiment.metrics[metric].default
             assert default is not None  # only such metrics wait
-            self._learn(closing.arm, closing.x, {closing.metric: default}, seq)
+            self._learn(reports.decided.selection.arm, reports.x, {metric: default}, seq)
 
     def _note_correction(self, seq: int, first: int) -> None:
         """Event ``seq`` says that from ``first`` on something else should have been learned."""
@@ -163,7 +163,7 @@ class State:
             self._note_correction(seq, report.corrects)
         if report.counts:
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
-            self._learn(decided.selection.arm, decided.x, values, seq)
+            self._learn(decided.selection.arm, reports.x, values, seq)
 
     def learn_ahead(self, rows: Rows) -> None:
         """Learn past rows before the event that has them is folded: that takes a while, and a fold may hold a lock."""

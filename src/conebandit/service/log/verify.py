@@ -21,7 +21,7 @@ from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.choosing import choose
-from conebandit.service.log.events import ClockRepaired, Decided, Entry, Reported, Revised
+from conebandit.service.log.events import ClockRepaired, Decided, Entry, Revised
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
 from conebandit.service.log.reports import Reports
@@ -224,14 +224,13 @@ class _Watch:
                 self.decided.append(entry.seq)
                 if entry.seq > self._new_arms:
                     self._decide_again(state, entry.seq, decided)
-            case Reported():
-                if reports is not None and (first := reports.at(entry.seq).corrects):
-                    self._uncounted.append((entry.seq, first))
             case ClockRepaired(after=after):
                 self._uncounted.append((entry.seq, after))
             case Revised(upto=upto):
                 self._rewritten += [(first, entry.seq) for seq, first in self._uncounted if seq <= upto]
                 self._uncounted = [(seq, first) for seq, first in self._uncounted if seq > upto]
+        if reports is not None and (first := reports.at(entry.seq).corrects):
+            self._uncounted.append((entry.seq, first))
         if entry.seq in self._snapshots:
             self._compare(state, entry.seq)
 

@@ -13,35 +13,30 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.log.events import Decided, Reported
+from conebandit.experiment.metrics import Metric
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.events import Decided
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.stores.records import Record
+from conebandit.service.log.reports import Reports, last_arrival
 from conebandit.service.stores.session import Session
 
 MAX_AHEAD = 500  # decisions of a metric in memory, at most
 
 
 class Closing(NamedTuple):
-    """A window of a decision; ``deadline`` is the last millisecond at which a value counts."""
+    """A window of a decision; ``deadline`` is the last millisecond at which a value may still arrive."""
 
     deadline: int
     seq: int
     metric: int
     id: str
-    arm: str
-    x: tuple[float, ...]
-
-
-def deadline(decided_at: int, window: float) -> int:
-    """The last millisecond at which a value counts."""
-    return decided_at + round(window * 1000)
 
 
 class _Queue:
     """The windows of one metric, in the order in which they close."""
 
-    def __init__(self, metric: int, window: float) -> None:
-        self.metric, self._window = metric, window
+    def __init__(self, index: int, metric: Metric) -> None:
+        self._index, self._metric = index, metric
         self.closed = 0  # position of the last decision whose window has closed
         self.ahead: deque[Closing] = deque()
         self._latest = 0  # position of the last decision
@@ -75,7 +70,7 @@ class _Queue:
             yield self.ahead.popleft()
 
     def _closing(self, seq: int, made: Decided) -> Closing:
-        return Closing(deadline(made.at, self._window), seq, self.metric, made.id, made.selection.arm, made.x)
+        return Closing(last_arrival(self._metric, made.at), seq, self._index, made.id)
 
 
 class Windows:
@@ -92,7 +87,7 @@ class Windows:
         self.repairs = Repairs()  # of the clock, as far as they are known
         self._latest = 0
         self._queues = [
-            _Queue(m, metric.window)
+            _Queue(m, metric)
             for m, metric in enumerate(experiment.metrics)
             if metric.default is not None and metric.window is not None
         ]
@@ -103,10 +98,10 @@ class Windows:
         for queue in self._queues:
             queue.add(seq, decided)
 
-    def close(self, at: int, known: int, session: Session) -> Iterator[Closing]:
-        """Windows that closed before ``at`` and in which no value came, in the order of their deadlines.
+    def close(self, at: int, known: int, session: Session) -> Iterator[tuple[int, Reports]]:
+        """Windows that closed before ``at`` and whose defaults count, in the order of their deadlines.
 
-        Reports are known up to position ``known``.
+        Each as the position of the metric, and what is known of the decision up to position ``known``.
         """
         open_ = [queue for queue in self._queues if queue.may_be_due(at)]
         queues = [queue.due(at, self._experiment, session, self.repairs) for queue in open_]
@@ -116,14 +111,11 @@ class Windows:
         while part := list(itertools.islice(due, MAX_AHEAD)):
             histories = session.histories(self._experiment.id, list({closing.id for closing in part}), known)
             for closing in part:
-                if not self._came(closing, histories.get(closing.id, [])):
-                    yield closing
-
-    def _came(self, closing: Closing, history: list[Record]) -> bool:
-        """Whether a value came in time."""
-        name = self._experiment.metrics[closing.metric].name
-        reports = (self.repairs.read(record).event for record in history if record.kind == Reported.kind)
-        return any(r.at <= closing.deadline and isinstance(r, Reported) and name in r.values for r in reports)
+                if closing.id not in histories:
+                    raise CorruptionError(f"decision {closing.id!a} is not in the index of decisions.")
+                reports = Reports(self._experiment, list(map(self.repairs.read, histories[closing.id])))
+                if reports.wants_default(self._experiment.metrics[closing.metric].name):
+                    yield closing.metric, reports
 
     def plain(self) -> list[Any]:
         """All that must be kept of it."""
