@@ -12,6 +12,11 @@ from conebandit.geometry.directions import sounds_like_a_cost
 
 MAX_METRICS = 16
 MAX_UNITS = 32  # characters
+NEEDED = {  # entries that mean nothing without another one
+    "default": ("window", "a default counts when the window closes"),
+    "upload": ("window", "values may be uploaded after the window closes"),
+    "outside": ("range", "'outside' says what becomes of values outside of the range"),
+}
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,10 @@ def _metric(given: Any, where: str) -> Metric:
             f"{where}: direction 'min' needs 'worst', the value that counts as reward 0, or a 'range'; 'max' has none. "
             f"Got direction {direction!r} and worst {entries.short(worst)}."
         )
-    window, default = table.get("window"), table.get("default")
-    if default is not None and window is None:
-        raise InvalidError(f"{where}: a default counts when the window closes, so it needs a 'window'.")
-    if "outside" in table and range_ is None:
-        raise InvalidError(f"{where}: 'outside' says what becomes of values outside a 'range', so it needs one.")
-    if "upload" in table and window is None:
-        raise InvalidError(f"{where}: values may be uploaded after the window closes, so 'upload' needs a 'window'.")
+    for entry, (needed, why) in NEEDED.items():
+        if table.get(entry) is not None and table.get(needed) is None:
+            raise InvalidError(f"{where}: {why}, so it needs a {needed!r}.")
+    window, default, upload = table.get("window"), table.get("default"), table.get("upload")
     resolution = entries.number(table.get("resolution", 0.0), f"{where}.resolution")
     if resolution < 0.0:
         raise InvalidError(
@@ -155,8 +157,8 @@ def _metric(given: Any, where: str) -> Metric:
         units=None if table.get("units") is None else entries.text(table["units"], f"{where}.units", most=MAX_UNITS),
         resolution=resolution,
         range=range_,
-        outside=entries.one_of(table.get("outside", "refuse"), ("refuse", "clip", "hold"), f"{where}.outside"),
-        upload=entries.seconds(table["upload"], f"{where}.upload") if "upload" in table else 0.0,
+        outside=entries.one_of(table.get("outside") or "refuse", ("refuse", "clip", "hold"), f"{where}.outside"),
+        upload=0.0 if upload is None else entries.seconds(upload, f"{where}.upload"),
     )
 
 

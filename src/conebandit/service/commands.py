@@ -37,6 +37,7 @@ SealKeys = Annotated[
     ),
 ]
 STORE = "conebandit.db"
+HELD_AT_ONCE = 500  # events that are read at once
 PARTLY_VERIFIED = 3  # exit code; 2 is for wrong options
 
 
@@ -260,6 +261,20 @@ def show_experiment(id_: ExperimentId, store: StoreAddress = STORE, seal_keys: S
             ledger.put(state)
         with opened.write() as session:  # not finished: who looks on writes nothing
             typer.echo(json.dumps(Turn(Transaction(ledger, session, now=0)).describe(id_).to_dict(), indent=2))
+
+
+@experiment.command("held")
+def list_held(id_: ExperimentId, store: StoreAddress = STORE) -> None:
+    """Values that somebody must look at before they count, one line of JSON for each."""
+    from conebandit.service.log.held import on_hold  # noqa: PLC0415
+
+    with _store(store) as opened:
+        after, page = -1, on_hold(opened, id_, 0, HELD_AT_ONCE)
+        while page.next > after:
+            for value in page.held:
+                typer.echo(json.dumps(value.to_dict()))
+            after = page.next
+            page = on_hold(opened, id_, after, HELD_AT_ONCE)
 
 
 @experiment.command("export")

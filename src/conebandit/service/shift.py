@@ -14,13 +14,15 @@ from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment, ShiftBlock
 from conebandit.service.export import declared, pages
-from conebandit.service.log.events import Decided, read_as
+from conebandit.service.log.events import ContextCorrected, Decided, Voided, read, read_as
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
 from conebandit.service.stores.session import Session
 
 DAY = 86_400_000  # milliseconds
+AMENDED = (Voided.kind, ContextCorrected.kind)  # events after which a context is not what it was
+MAX_AMENDED = 2**62  # all of them
 # Length of a period, when one began (1970 began on a Thursday), and periods of the reference.
 PERIODS: dict[ShiftBlock, tuple[int, int, int]] = {"day": (DAY, 0, 15), "week": (7 * DAY, 4 * DAY, 7)}
 
@@ -32,11 +34,12 @@ class _Watched:
     monitor: ShiftMonitor
     names: list[str]  # of the coordinates
     block: ShiftBlock
+    amended: dict[str, tuple[float, ...] | None]  # contexts by decision; None for those that are void
     seen: Head = BEGINNING
     period: int = -1  # day or week of the last context
 
     @classmethod
-    def begin(cls, experiment: Experiment) -> Self:
+    def begin(cls, experiment: Experiment, amended: dict[str, tuple[float, ...] | None] | None = None) -> Self:
         """Nothing seen yet."""
         block, reference = experiment.shift_block, None
         if block in PERIODS:
@@ -47,15 +50,16 @@ class _Watched:
             block="manual" if isinstance(block, str) and block != "auto" else block,
             reference=reference,
         )
-        return cls(monitor, _coordinates(experiment), block)
+        return cls(monitor, _coordinates(experiment), block, amended or {})
 
     def see(self, page: list[Record]) -> None:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
         decided = [read_as(Decided, record) for record in page if record.kind == Decided.kind]
-        for period, events in groupby(decided, key=self._period):
+        counted = (event for event in decided if self.amended.get(event.id, event.x) is not None)
+        for period, events in groupby(counted, key=self._period):
             if self.period not in (-1, period):
                 self.monitor.end_block()
-            self.monitor.update_many(np.array([event.x for event in events]))
+            self.monitor.update_many(np.array([self.amended.get(event.id, event.x) for event in events]))
             self.period = period
         self.seen = page[-1].head
 
@@ -86,9 +90,12 @@ class ShiftWatch:
                 watched = self._watched.get(experiment_id)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
+                if watched is not None and session.amendments(experiment_id, AMENDED, watched.seen.seq, head.seq, 1):
+                    watched = None  # what it has seen was not so
+                amended = {} if watched is not None else _amended(session, experiment_id, head)
             if watched is None:
                 experiment = declared(self._store, experiment_id, head)
-                watched = self._watched[experiment_id] = _Watched.begin(experiment)
+                watched = self._watched[experiment_id] = _Watched.begin(experiment, amended)
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)
             return _describe(watched)
@@ -97,6 +104,19 @@ class ShiftWatch:
 def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
     """Whether the log holds the event that was seen last."""
     return seen in [record.head for record in session.events(experiment_id, seen.seq - 1, seen.seq)]
+
+
+def _amended(session: Session, experiment_id: str, head: Head) -> dict[str, tuple[float, ...] | None]:
+    """Contexts that are not what they were when the decisions were made, by id; None for decisions that are void."""
+    contexts: dict[str, tuple[float, ...]] = {}
+    void: dict[str, bool] = {}
+    for record in session.amendments(experiment_id, AMENDED, 0, head.seq, MAX_AMENDED):
+        match read(record).event:
+            case Voided() as event:
+                void[event.id] = event.void
+            case ContextCorrected() as event:
+                contexts[event.id] = event.x
+    return {**contexts, **{id_: None for id_, is_void in void.items() if is_void}}
 
 
 def _coordinates(experiment: Experiment) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from conebandit.experiment.errors import InvalidError
@@ -85,32 +84,36 @@ class Traffic(Part):
             )
 
     def _report_one(self, state: State, reports: Reports, values: dict[str, float], observed_at: int | None) -> Receipt:
-        before = {name: replace(slot) for name, slot in reports.slots.items()}
-        known = {name for name, value in values.items() if name in before and before[name].knows(value, observed_at)}
+        slots, metric = reports.slots, state.experiment.metric
+        repeated = [name for name, value in values.items() if name in slots and slots[name].knows(value, observed_at)]
+        had = {name for name, slot in slots.items() if slot.place and slot.value is not None}
         # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
-        changed = {name: value for name, value in sorted(values.items()) if name not in known}
-        held = {name: value for name, value in changed.items() if state.experiment.metric(name).must_be_held(value)}
-        counted = {name: value for name, value in changed.items() if name not in held}
-        late: list[str] = []
-        for kind, some_values in ((Reported, counted), (Held, held)):
-            if some_values:
-                event = kind(self.transaction.time(state), reports.decided.id, some_values, observed_at)
-                self.append(state, event, reports)
-                late += reports.at(state.head.seq).late
-        told = [name for name in values if name in counted and name not in late]
-        had = {name for name, slot in before.items() if slot.place and slot.value is not None}
+        changed = {name: values[name] for name in sorted(values) if name not in repeated}
+        held = {name: value for name, value in changed.items() if metric(name).must_be_held(value)}
+        late = self._append_values(state, reports, changed, held, observed_at)
+        told = [name for name in values if name in changed and name not in held and name not in late]
         return Receipt(
             id=reports.decided.id,
             recorded=tuple(name for name in told if name not in had),
             corrected=tuple(name for name in told if name in had),
-            repeated=tuple(name for name in values if name in known),
+            repeated=tuple(repeated),
             late=tuple(late),
-            held=tuple(name for name in values if name in held),
-            clipped=tuple(
-                name for name in values if state.experiment.metric(name).counted(values[name]) != values[name]
-            ),
+            held=tuple(held),
+            clipped=tuple(name for name, value in changed.items() if metric(name).counted(value) != value),
             void=reports.void is not None,
         )
+
+    def _append_values(
+        self, state: State, reports: Reports, changed: dict[str, float], held: dict[str, float], observed_at: int | None
+    ) -> list[str]:
+        """Append what is new, those apart that must be held; which of them are late."""
+        late: list[str] = []
+        reported = {name: value for name, value in changed.items() if name not in held}
+        for kind, values in ((Reported, reported), (Held, held)):
+            if values:
+                self.append(state, kind(self.transaction.time(state), reports.decided.id, values, observed_at), reports)
+                late += reports.at(state.head.seq).late
+        return late
 
 
 def _assignment(decided: Decided) -> Assignment:

@@ -16,6 +16,7 @@ from conebandit.service.http.backend import Backend
 from conebandit.service.http.errors import add_error_handlers
 from conebandit.service.http.limits import RequestMiddleware
 from conebandit.service.http.metrics import RequestCounts
+from conebandit.service.http.routes.amendments import add_amendment_routes
 from conebandit.service.http.routes.experiments import add_experiment_routes
 from conebandit.service.http.routes.operations import add_operation_routes
 from conebandit.service.http.routes.queries import add_query_routes
@@ -66,6 +67,7 @@ def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool =
     backend, counts = Backend(writer), RequestCounts()
     add_experiment_routes(app, door, backend)
     add_traffic_routes(app, door, backend)
+    add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)
     add_error_handlers(app)

@@ -8,6 +8,7 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from conebandit.experiment.declaration import ID
+from conebandit.service.engine.amendments import MAX_REASON
 from conebandit.service.engine.traffic import MAX_AT_ONCE
 
 ONE, MANY = "(one)", "(many)"  # forms of a body; never names of its entries
@@ -31,6 +32,9 @@ ExperimentId = Annotated[str, Path(pattern=f"^{ID.pattern}$", examples=["checkou
 ContextQuery = Annotated[str, Query(description="A JSON object", examples=['{"age": 34, "device": "phone"}'])]
 # Only JSON is checked here: what a declaration may say is up to `Experiment.from_dict`.
 DeclarationBody = Annotated[dict[str, Any], Body(description=DECLARATION_WORDS, examples=[DECLARATION_EXAMPLE])]
+
+
+Context = dict[str, StrictBool | StrictInt | StrictFloat | StrictStr | None]
 
 
 class _Form(BaseModel):
@@ -65,9 +69,7 @@ class DecisionRequest(_Form):
     id: StrictStr | None = Field(
         None, description="Yours, unique; the same id always gets the same answer.", examples=["visit-1"]
     )
-    context: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr | None] = Field(
-        {}, examples=[{"age": 34, "device": "phone"}]
-    )
+    context: Context = Field({}, examples=[{"age": 34, "device": "phone"}])
 
 
 class DecisionRequests(_Form):
@@ -81,12 +83,74 @@ class Outcome(_Form):
 
     id: StrictStr = Field(examples=["visit-1"])
     values: dict[str, StrictInt | StrictFloat] = Field(min_length=1, examples=[{"revenue": 12.5}])
+    observed_at: StrictStr | None = Field(
+        None,
+        description="When it was measured, with an offset; now by default.",
+        examples=["2026-11-16T09:30:00+01:00"],
+    )
 
 
 class Outcomes(_Form):
     """What became of several decisions; all or none."""
 
     outcomes: list[Outcome] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+# ---- what is said afterwards: one, or a batch -----------------------------------------------------------------------
+
+
+class _Amendment(_Form):
+    id: StrictStr = Field(examples=["visit-1"])
+    reason: StrictStr = Field(min_length=1, max_length=MAX_REASON, examples=["reported for another visitor"])
+
+
+class Review(_Amendment):
+    """Values on hold, as they were seen, and what is to become of them."""
+
+    values: dict[str, StrictInt | StrictFloat] = Field(min_length=1, examples=[{"latency": 99999}])
+    verdict: Literal["release", "reject"]
+
+
+class Reviews(_Form):
+    """Values on hold of several decisions; all or none."""
+
+    reviews: list[Review] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+class Retraction(_Amendment):
+    """Metrics whose values are not true."""
+
+    metrics: list[StrictStr] = Field(min_length=1, examples=[["latency"]])
+
+
+class Retractions(_Form):
+    """Values of several decisions that are not true; all or none."""
+
+    retractions: list[Retraction] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+class Void(_Amendment):
+    """A decision from which nothing is to be learned; or again, if ``void`` is false."""
+
+    void: StrictBool = True
+
+
+class Voids(_Form):
+    """Several decisions from which nothing is to be learned; all or none."""
+
+    voids: list[Void] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+class ContextCorrection(_Amendment):
+    """The whole context in which a decision should have been made."""
+
+    context: Context = Field(examples=[{"age": 43, "device": "phone"}])
+
+
+class ContextCorrections(_Form):
+    """The contexts in which several decisions should have been made; all or none."""
+
+    contexts: list[ContextCorrection] = Field(min_length=1, max_length=MAX_AT_ONCE)
 
 
 def _one_or_many(batch: str) -> Discriminator:
@@ -99,4 +163,14 @@ DecisionsBody = Annotated[
 ]
 OutcomesBody = Annotated[
     Annotated[Outcome, Tag(ONE)] | Annotated[Outcomes, Tag(MANY)], _one_or_many("outcomes"), Body()
+]
+ReviewsBody = Annotated[Annotated[Review, Tag(ONE)] | Annotated[Reviews, Tag(MANY)], _one_or_many("reviews"), Body()]
+RetractionsBody = Annotated[
+    Annotated[Retraction, Tag(ONE)] | Annotated[Retractions, Tag(MANY)], _one_or_many("retractions"), Body()
+]
+VoidsBody = Annotated[Annotated[Void, Tag(ONE)] | Annotated[Voids, Tag(MANY)], _one_or_many("voids"), Body()]
+ContextsBody = Annotated[
+    Annotated[ContextCorrection, Tag(ONE)] | Annotated[ContextCorrections, Tag(MANY)],
+    _one_or_many("contexts"),
+    Body(),
 ]

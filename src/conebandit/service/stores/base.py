@@ -23,6 +23,9 @@ SCHEMA = {  # what is made if it is missing
     # The few events that are about no decision: found without reading the log.
     "events_of_experiment": """CREATE INDEX IF NOT EXISTS events_of_experiment
         ON events (experiment, seq) WHERE decision IS NULL""",
+    # The few that say something else about a decision than what its outcome was.
+    "events_of_review": """CREATE INDEX IF NOT EXISTS events_of_review
+        ON events (experiment, kind, seq) WHERE decision IS NOT NULL AND kind NOT IN ('decided', 'reported')""",
     "snapshot_heads": """CREATE TABLE IF NOT EXISTS snapshot_heads (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, complete BIGINT NOT NULL, PRIMARY KEY (experiment, seq))""",
     "snapshot_parts": """CREATE TABLE IF NOT EXISTS snapshot_parts (

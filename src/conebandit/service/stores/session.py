@@ -177,6 +177,13 @@ class Session:
         where = f"e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
         return self._look_up(where, experiment, (upto, *kinds))
 
+    def amendments(self, experiment: str, kinds: Sequence[str], after: int, upto: int, most: int) -> list[Record]:
+        """The next events of some kinds about decisions, other than decisions and reports, in order."""
+        marks = ", ".join("?" * len(kinds))  # what stands before them lets the databases use an index of few events
+        where = f"""e.decision IS NOT NULL AND e.kind NOT IN ('decided', 'reported') AND e.kind IN ({marks})
+            AND e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?"""
+        return self._look_up(where, experiment, (*kinds, after, upto, most))
+
     def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Record]:
         """Events that are read out of order: each is checked with the seal of the one before it."""
         sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
