@@ -59,7 +59,10 @@ def test_from_declaration_to_export(client, declaration):
     batch = {"decisions": [{"id": f"b{i}", "context": DESK} for i in range(5)]}
     assert len(client.post("/experiments/checkout/decisions", json=batch).json()["decisions"]) == 5
     told = client.post("/experiments/checkout/outcomes", json={"id": "one", "values": {"revenue": 2}}).json()
-    assert told == {"id": "one", "recorded": ["revenue"], "corrected": [], "repeated": [], "late": []}
+    assert told == {
+        "id": "one", "recorded": ["revenue"], "corrected": [], "repeated": [], "late": [],
+        "held": [], "clipped": [], "void": False,
+    }  # fmt: skip
     batch = {"outcomes": [{"id": f"b{i}", "values": {"revenue": i, "latency": 1.5}} for i in range(5)]}
     assert len(client.post("/experiments/checkout/outcomes", json=batch).json()["outcomes"]) == 5
 
@@ -500,7 +503,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
 
 def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
-    assert len(schema["paths"]) == 15
+    assert len(schema["paths"]) == 19
     declared = json.dumps(schema["paths"]["/experiments"]["post"])
     assert "tradeoffs" in declared
     assert "`explore`, from 0 (the default) to 1" in declared
