@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from conebandit.service.log.events import Held, read, read_as
+from conebandit.service.log.events import Held, read_as
+from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.times import as_text
@@ -49,7 +50,8 @@ def on_hold(store: Store, experiment_id: str, after: int, most: int) -> HeldValu
         experiment = declared(next(session.checked(experiment_id, BEGINNING, head, limit=1))[0])
         page = session.amendments(experiment_id, (Held.kind,), after, head.seq, most)
         histories = session.histories(experiment_id, list({record.decision or "" for record in page}), head.seq)
-    reports = {id_: Reports(experiment, [read(record) for record in history]) for id_, history in histories.items()}
+        repairs = Repairs.find(session, experiment_id, head.seq)
+    reports = {id_: Reports(experiment, list(map(repairs.read, history))) for id_, history in histories.items()}
     found = []
     for record in page:
         event = read_as(Held, record)
