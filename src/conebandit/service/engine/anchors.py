@@ -9,10 +9,9 @@ import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
-from http.client import HTTPException
 from pathlib import Path
 
-from conebandit.experiment.errors import InvalidError, RefusalError
+from conebandit.experiment.errors import InvalidError
 from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.stores.base import Store
 
@@ -66,7 +65,7 @@ class Anchors:
             moved = self._moved()
             if moved:
                 self._send("".join(anchor.line() for anchor in moved))
-        except (RefusalError, OSError, HTTPException) as error:
+        except Exception as error:  # this thread must not end
             if time.monotonic() >= self._told + QUIET:
                 self._told = time.monotonic()
                 log.warning("anchors could not be sent, which is tried again: %s", error)
