@@ -1,5 +1,8 @@
 """Events are dated by the system's clock, unless that jumps."""
 
+from contextlib import closing
+
+import httpx
 import pytest
 
 from conebandit.experiment.declaration import Experiment
@@ -8,8 +11,11 @@ from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClo
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import UnavailableError
 from conebandit.service.http.metrics import RequestCounts, metrics_text
+from conebandit.service.http.server import serving
 from conebandit.service.log.verify import verify
+from conebandit.service.past import begin
 from conebandit.service.stores.base import open_store
+from conebandit.service.stores.postgres import PostgresStore
 from tests.service.driver import HOUR, PHONE
 
 MINUTE, DAY = HOUR // 60, 24 * HOUR
@@ -170,3 +176,20 @@ def test_commands_do_not_write_by_a_wrong_clock(address, monkeypatch):
     else:
         assert plausible_now(store) > right() + MINUTE
     store.close()
+
+
+def test_a_service_does_not_start_or_go_on_beside_a_database_with_another_time(postgres, declaration, monkeypatch):
+    monkeypatch.setattr(clocks_of_service, "AGREED", 0.0)  # asked before every turn
+    address = postgres.fresh_database("another_time")
+    wrong = [0]
+    monkeypatch.setattr(PostgresStore, "now", lambda _: clocks_of_service.system_clock() + wrong[0])
+    with closing(open_store(address)) as store:
+        begin(store, Experiment.from_dict(declaration), None)
+    with serving(address) as url, httpx.Client(base_url=url) as client:
+        assert client.get("/readyz").status_code == 200
+        wrong[0] = DAY
+        decided = client.post("/experiments/checkout/decisions", json={"context": PHONE})
+        assert (decided.status_code, client.get("/healthz").status_code) == (503, 200)
+        assert "conebandit_clock_ahead_of_database_seconds -864" in client.get("/metrics").text
+    with pytest.raises(UnavailableError, match="behind the database's"), serving(address):
+        pass

@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 from conebandit.cli import app
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine import repair as repairing
+from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.repair import repair_clock
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
 from conebandit.service.log.events import By, ClockRepaired, read
+from conebandit.service.log.replay import start
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -108,12 +110,30 @@ def test_a_repair_may_come_when_the_clock_has_caught_up(run):
     assert_same(run.state.policy, plain_fold(run.events))
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_random_jumps_and_repairs(tmp_path, declaration, seed):
-    """The state is that of a plain fold, in a second process and from a snapshot, too."""
+def driver(store, at_once):
+    """One whose ledger folds a log anew at once when that is due, or never."""
+    made = Driver(store)
+    made.ledger = Ledger(None if at_once else 0)
+    return made
+
+
+def revise(run):
+    """Fold the log anew now, if that is due."""
+    with run.transaction() as transaction:
+        state = transaction.state(run.id)
+        if state.corrected_from is not None:
+            before = state.corrected_from
+            transaction.revise(start(transaction.session, run.id, view=state.head.seq, before=before))
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_random_jumps_and_repairs(tmp_path, declaration, monkeypatch, seed, at_once):
+    """The state is that of a plain fold, in every process and from a snapshot, whenever the log is folded anew."""
+    monkeypatch.setattr(repairing, "MAX_REPLAYED", 250 if at_once else 0)
     rng, ids, true, ahead = random.Random(seed), [], 1_000_000, 0
     with closing(open_store(str(tmp_path / "log.db"))) as store:
-        run, other = Driver(store), Driver(store)
+        run, other = driver(store, at_once), driver(store, at_once)
         run.create(declaration)
         for step in range(60):
             true += rng.choice([MINUTE, 20 * MINUTE])
@@ -130,15 +150,22 @@ def test_random_jumps_and_repairs(tmp_path, declaration, seed):
                 who.write_snapshot()
             elif action < 0.18:
                 who.ledger.forget()
+            elif action < 0.22:
+                revise(who)
             elif action < 0.6 or not ids:
                 who.ask_at_random(rng, ids, step)
             else:
                 who.tell_at_random(rng, ids)
             if step % 10 == 9:
-                run.describe()
-                assert_same(run.state.policy, plain_fold(run.events))
+                assert len({each.digest()["state"] for each in (run, other, driver(store, at_once))}) == 1
+                if at_once:
+                    assert_same(run.state.policy, plain_fold(run.events))
+        verified(run)
+        run.now = true + ahead
+        revise(run)
+        assert_same(run.state.policy, plain_fold(run.events))
         state = verified(run).state
-        assert {driver.digest()["state"] for driver in (run, other, Driver(store))} == {state}
+        assert {each.digest()["state"] for each in (run, other, driver(store, at_once))} == {state}
         content = b"".join(export(store, run.id, "jsonl")).decode()
     with closing(open_store(str(tmp_path / "copy.db"))) as copy:
         assert restore(copy, from_lines(io.StringIO(content))) == run.id
