@@ -119,6 +119,18 @@ def test_the_head_of_a_log_may_be_moved_back_but_not_behind_an_anchor(address, d
     assert report.problems == ("the log was cut off: it has 10 events, and there was an event 25.",)
 
 
+def test_a_process_says_that_the_end_of_a_log_is_gone(address, declaration, caplog):
+    trial(address, declaration, seals("k1"))
+    with closing(open_store(address, seals=seals("k1"))) as store:
+        run = Driver(store)
+        run.describe()
+        assert not caplog.records
+        with store.write() as session:
+            session._run("UPDATE experiments SET head = ?, last_check = ?", run.events[9].head)
+        assert run.describe()["events"] == 10
+    assert caplog.messages == ["checkout: the log had 25 events, and has 10: its end is gone."]
+
+
 def test_a_log_with_keys_is_the_same_log(tmp_path, declaration):
     """Keys change checksums, and nothing else."""
     bodies = []

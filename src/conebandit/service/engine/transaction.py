@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 if TYPE_CHECKING:
     from conebandit.service.engine.ledger import Ledger
+
+log = logging.getLogger("conebandit.service")
 
 
 class Transaction:
@@ -89,7 +92,11 @@ class Transaction:
     def _follow(self, experiment_id: str, head: Head, most: int | None = None) -> bool:
         """Bring the state in memory to the head of the log; False if there is none, or none that can go on so far."""
         state = self._ledger.lend(experiment_id)  # gone for good if something is wrong with the log
-        if state is None or state.head.seq > head.seq:
+        if state is None:
+            return False
+        if state.head.seq > head.seq:
+            was = state.head.seq
+            log.error("%s: the log had %d events, and has %d: its end is gone.", experiment_id, was, head.seq)
             return False
         if most is None or head.seq - state.head.seq <= most:
             was_corrected = state.corrected_from is not None
