@@ -17,6 +17,7 @@ from conebandit.service.engine.repair import repair_clock
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
+from conebandit.service.log import windows
 from conebandit.service.log.events import By, ClockRepaired, read
 from conebandit.service.log.replay import start
 from conebandit.service.log.restore import restore
@@ -131,6 +132,7 @@ def revise(run):
 def test_random_jumps_and_repairs(tmp_path, declaration, monkeypatch, seed, at_once):
     """The state is that of a plain fold, in every process and from a snapshot, whenever the log is folded anew."""
     monkeypatch.setattr(repairing, "MAX_REPLAYED", 250 if at_once else 0)
+    monkeypatch.setattr(windows, "MAX_AHEAD", 3)  # most windows wait in the log
     rng, ids, true, ahead = random.Random(seed), [], 1_000_000, 0
     with closing(open_store(str(tmp_path / "log.db"))) as store:
         run, other = driver(store, at_once), driver(store, at_once)
