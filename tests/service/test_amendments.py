@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from contextlib import suppress
 from datetime import UTC, datetime
 from unittest.mock import Mock, patch
 
@@ -11,6 +12,7 @@ import pytest
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.repair import repair_clock
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
 from conebandit.service.log import windows
 from conebandit.service.log.replay import fold_page, rebuild, start
@@ -23,6 +25,7 @@ from tests.service.test_export import learned, outcome, table
 from tests.service.test_export import taught as each_metric
 
 DESK = {"age": 60, "device": "desk"}
+YEAR = 365 * 24 * HOUR
 NEVER = 0  # events that a turn may fold anew
 
 
@@ -445,7 +448,32 @@ def amend_at_random(run, rng, ids):
     return True
 
 
-@pytest.mark.parametrize("seed", range(6))
+def clock_at_random(run):
+    """The clock jumps ahead, or is right again, and somebody repairs the log."""
+    if run.now < YEAR:
+        run.now += YEAR
+    else:
+        run.now -= YEAR
+        with suppress(ConflictError):  # nothing came meanwhile
+            repair_clock(run.store, run.id, "the battery was empty", "ada", now=run.now)
+
+
+def revise_at_random(run, rng, begun):
+    """Begin to fold the log anew, or go on from what was begun at some time, which may be of no use any more."""
+    state = run.state
+    if begun and rng.random() < 0.5:
+        with run.transaction() as transaction:
+            transaction.revise(begun.pop(rng.randrange(len(begun))))
+        assert_same(run.policy(), plain_fold(run.events))
+    elif state is not None and state.corrected_from is not None:
+        with run.store.read() as session:
+            revised = start(session, run.id, state.head.seq, state.corrected_from)
+            if rng.random() < 0.5:
+                fold_page(session, revised, session.head(run.id))
+        begun.append(revised)
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_any_log_means_what_the_plain_fold_says(store, guarded, seed, monkeypatch):
     """Two ledgers that take turns, restarts, snapshots, revisions that begin and end at any moment."""
     rng = random.Random(seed)
@@ -453,33 +481,25 @@ def test_any_log_means_what_the_plain_fold_says(store, guarded, seed, monkeypatc
     run = Driver(store)
     run.ledger = Ledger(NEVER)
     run.create(guarded)
-    ledgers, ids, begun = [run.ledger, Ledger(NEVER)], [], []
-    for step in range(200):
+    ledgers, ids, begun, step = [run.ledger, Ledger(NEVER)], [], [], 0
+    steps = {
+        "ask": (0.25, lambda: run.ask_at_random(rng, ids, step)),
+        "amend": (0.52, lambda: amend_at_random(run, rng, ids)),
+        "revise": (0.15, lambda: revise_at_random(run, rng, begun)),
+        "snapshot": (0.03, run.write_snapshot),
+        "restart": (0.01, lambda: ledgers.__setitem__(ledgers.index(run.ledger), Ledger(NEVER))),
+        "clock": (0.01, lambda: clock_at_random(run)),
+        "add": (0.02, lambda: run.add_arm(f"arm{step}")),
+        "retire": (0.01, lambda: run.retire_arm(rng.choice(["new", "bold"]))),
+    }
+    while step < 200:
+        step += 1
         run.ledger = rng.choice(ledgers)
         run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
-        what, state = rng.random(), run.state
-        if what < 0.25 or not ids:
-            run.ask_at_random(rng, ids, step)
-        elif what < 0.76:
-            amend_at_random(run, rng, ids)
-        elif what < 0.84 and state is not None and state.corrected_from is not None:
-            with store.read() as session:
-                revised = start(session, run.id, state.head.seq, state.corrected_from)
-                if rng.random() < 0.5:
-                    fold_page(session, revised, session.head(run.id))
-            begun.append(revised)
-        elif what < 0.92 and begun:
-            with run.transaction() as transaction:
-                transaction.revise(begun.pop(rng.randrange(len(begun))))
-            assert_same(run.policy(), plain_fold(run.events))
-        elif what < 0.95:
-            run.write_snapshot()
-        elif what < 0.96:
-            ledgers[ledgers.index(run.ledger)] = Ledger(NEVER)  # a restart
-        elif what < 0.98:
-            run.add_arm(f"arm{step}")
-        else:
-            run.retire_arm(rng.choice(["new", "bold"]))
+        [(_, do)] = (
+            rng.choices(list(steps.values()), [weight for weight, _ in steps.values()]) if ids else [steps["ask"]]
+        )
+        do()
         if step % 10 == 0:
             assert_same(run.policy(), plain_fold(run.events))
     digests = []

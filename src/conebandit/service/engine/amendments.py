@@ -11,6 +11,7 @@ from typing import Any
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.parts import Part
+from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.engine.traffic import decision_id, same_context, some
 from conebandit.service.errors import ConflictError
 from conebandit.service.log.bodies import VERDICTS
@@ -18,8 +19,6 @@ from conebandit.service.log.events import ContextCorrected, Retracted, Reviewed,
 from conebandit.service.log.reports import Reports, Slot
 from conebandit.service.log.state import State
 from conebandit.service.replies import Amendment
-
-MAX_REASON = 500  # characters
 
 Request = Mapping[str, Any]
 Requests = Sequence[Request]

@@ -8,7 +8,7 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from conebandit.experiment.declaration import ID
-from conebandit.service.engine.amendments import MAX_REASON
+from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.engine.traffic import MAX_AT_ONCE
 
 ONE, MANY = "(one)", "(many)"  # forms of a body; never names of its entries
