@@ -1,11 +1,14 @@
 """Values on hold, retractions, voids and corrected contexts over HTTP, in the shift monitor and on the command line."""
 
+import asyncio
 import json
+from datetime import UTC, datetime
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+import conebandit as cb
 from conebandit.cli import app
 from conebandit.service.http.keys import create_key
 from conebandit.service.http.server import serving
@@ -193,3 +196,43 @@ def test_the_shift_monitor_sees_contexts_as_they_are_known_to_be(store, declarat
     other.decide([{"id": f"d{i}", "context": true[i]} for i in counted])
     assert watch.report("checkout") == ShiftWatch(store).report("checkout") == watch.report("other")
     assert watch.report("checkout").contexts == len(counted)
+
+
+def test_the_client_has_a_method_for_each(where, held):
+    with serving(where) as url, cb.Client(url) as client:
+        client.create(held)
+        client.decide_many("checkout", [PHONE] * 3, ids=["a", "b", "c"])
+        now = datetime.now(UTC)
+        times = {"a": now, "b": now.isoformat()}
+        receipts = client.report_many("checkout", {i: {"pain": 70, "revenue": 1} for i in "abc"}, observed_at=times)
+        assert {receipt.held for receipt in receipts} == {("pain",)}
+        values = client.held("checkout", limit=50)["held"]
+        assert [(v["id"], v["observed_at"] is None) for v in values] == [("a", False), ("b", False), ("c", True)]
+        seen = {"pain": 70.0}
+        assert client.release("checkout", "a", seen, reason="so it is")
+        assert not client.release("checkout", "a", seen, reason="so it is")
+        assert client.reject("checkout", "b", seen, reason="in percent")
+        assert client.retract("checkout", "a", ["pain", "revenue"], reason="of another visitor")
+        assert client.correct_context("checkout", "a", DESK, reason="a typing error")
+        assert client.void_many("checkout", ["a", "b"], reason="robots") == [True, True]
+        assert client.void_many("checkout", ["b", "c"], reason="robots") == [False, True]
+        assert client.unvoid("checkout", "b", reason="it was none")
+        assert client.void("checkout", "b", reason="but it was")
+        assert client.report("checkout", "b", {"revenue": 2}, observed_at=now).void
+        with pytest.raises(cb.ClientError, match="no decision 'd'") as refused:
+            client.void("checkout", "d", reason="r")
+        assert refused.value.status == 404
+        with pytest.raises(ValueError, match="observed_at must have a time zone"):
+            client.report("checkout", "a", {"revenue": 2}, observed_at=datetime(2026, 1, 1))
+
+
+def test_the_asynchronous_client_has_them_too(where, held):
+    async def amend(url):
+        async with cb.AsyncClient(url) as client:
+            await client.create(held)
+            await client.decide("checkout", PHONE, id="a")
+            receipt = await client.report("checkout", "a", {"pain": 70}, observed_at=datetime.now(UTC))
+            return receipt.held, await client.void("checkout", "a", reason="r"), await client.held("checkout")
+
+    with serving(where) as url:
+        assert asyncio.run(amend(url)) == (("pain",), True, {"held": [], "next": 3})

@@ -12,7 +12,7 @@ from conebandit.service.client.async_transport import AsyncTransport
 from conebandit.service.client.common import Common, Outcome, Wanted, described
 from conebandit.service.client.errors import ClientError
 from conebandit.service.client.patience import Deadline
-from conebandit.service.client.requests import Context, R, Request
+from conebandit.service.client.requests import Context, ObservedAt, R, Request
 from conebandit.service.replies import Assignment, Receipt
 
 P = ParamSpec("P")
@@ -81,13 +81,32 @@ class AsyncClient(Common):
         wanted = self._wanted(experiment, contexts, ids)
         return wanted.with_answers(await self._decide(wanted) if wanted.open else [])
 
-    async def report(self, experiment: str, id: str, values: Mapping[str, float]) -> Receipt:  # noqa: A002
-        """Report metrics of a decision: any of them, at any time, again, or corrected."""
-        return (await self.report_many(experiment, {id: values}))[0]
+    async def report(
+        self,
+        experiment: str,
+        id: str,  # noqa: A002
+        values: Mapping[str, float],
+        *,
+        observed_at: ObservedAt | None = None,
+    ) -> Receipt:
+        """Report metrics of a decision: any of them, at any time, again, or corrected.
 
-    async def report_many(self, experiment: str, outcomes: Mapping[str, Mapping[str, float]]) -> list[Receipt]:
-        """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent."""
-        tables = [{"id": id_, "values": dict(values)} for id_, values in outcomes.items()]
+        ``observed_at`` is when they were measured: a time with a zone, or ISO 8601 with an offset.
+        """
+        return (await self.report_many(experiment, {id: values}, observed_at=observed_at))[0]
+
+    async def report_many(
+        self,
+        experiment: str,
+        outcomes: Mapping[str, Mapping[str, float]],
+        *,
+        observed_at: ObservedAt | Mapping[str, ObservedAt] | None = None,
+    ) -> list[Receipt]:
+        """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent.
+
+        ``observed_at`` is when they were measured, one time for all or a table by id.
+        """
+        tables = requests.as_outcomes(outcomes, observed_at)
         sent = self._to_be_sent(experiment, tables)
         return self._all_receipts(tables, sent, await self._report(experiment, sent) if sent else [])
 
@@ -108,6 +127,14 @@ class AsyncClient(Common):
     add_arm = _awaited(requests.add_arm)
     retire_arm = _awaited(requests.retire_arm)
     set_mode = _awaited(requests.set_mode)
+    retract = _awaited(requests.retract)
+    void = _awaited(requests.void)
+    void_many = _awaited(requests.void_many)
+    unvoid = _awaited(requests.unvoid)
+    correct_context = _awaited(requests.correct_context)
+    held = _awaited(requests.held)
+    release = _awaited(requests.release)
+    reject = _awaited(requests.reject)
     front = _awaited(requests.front)
     explain = _awaited(requests.explain)
     events = _awaited(requests.events)

@@ -9,7 +9,7 @@ from conebandit.service.client import requests
 from conebandit.service.client.common import Common, Outcome, Wanted, described
 from conebandit.service.client.errors import ClientError
 from conebandit.service.client.patience import Deadline
-from conebandit.service.client.requests import Context, R, Request
+from conebandit.service.client.requests import Context, ObservedAt, R, Request
 from conebandit.service.client.transport import Transport
 from conebandit.service.replies import Assignment, Receipt
 
@@ -103,13 +103,32 @@ class Client(Common):
         wanted = self._wanted(experiment, contexts, ids)
         return wanted.with_answers(self._decide(wanted) if wanted.open else [])
 
-    def report(self, experiment: str, id: str, values: Mapping[str, float]) -> Receipt:  # noqa: A002
-        """Report metrics of a decision: any of them, at any time, again, or corrected."""
-        return self.report_many(experiment, {id: values})[0]
+    def report(
+        self,
+        experiment: str,
+        id: str,  # noqa: A002
+        values: Mapping[str, float],
+        *,
+        observed_at: ObservedAt | None = None,
+    ) -> Receipt:
+        """Report metrics of a decision: any of them, at any time, again, or corrected.
 
-    def report_many(self, experiment: str, outcomes: Mapping[str, Mapping[str, float]]) -> list[Receipt]:
-        """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent."""
-        tables = [{"id": id_, "values": dict(values)} for id_, values in outcomes.items()]
+        ``observed_at`` is when they were measured: a time with a zone, or ISO 8601 with an offset.
+        """
+        return self.report_many(experiment, {id: values}, observed_at=observed_at)[0]
+
+    def report_many(
+        self,
+        experiment: str,
+        outcomes: Mapping[str, Mapping[str, float]],
+        *,
+        observed_at: ObservedAt | Mapping[str, ObservedAt] | None = None,
+    ) -> list[Receipt]:
+        """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent.
+
+        ``observed_at`` is when they were measured, one time for all or a table by id.
+        """
+        tables = requests.as_outcomes(outcomes, observed_at)
         sent = self._to_be_sent(experiment, tables)
         return self._all_receipts(tables, sent, self._report(experiment, sent) if sent else [])
 
@@ -130,6 +149,14 @@ class Client(Common):
     add_arm = _waiting(requests.add_arm)
     retire_arm = _waiting(requests.retire_arm)
     set_mode = _waiting(requests.set_mode)
+    retract = _waiting(requests.retract)
+    void = _waiting(requests.void)
+    void_many = _waiting(requests.void_many)
+    unvoid = _waiting(requests.unvoid)
+    correct_context = _waiting(requests.correct_context)
+    held = _waiting(requests.held)
+    release = _waiting(requests.release)
+    reject = _waiting(requests.reject)
     front = _waiting(requests.front)
     explain = _waiting(requests.explain)
     events = _waiting(requests.events)

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 from conebandit.service.replies import (
+    Amendment,
+    Amendments,
     Assignment,
     Assignments,
     Description,
     EstimatedFront,
     EventPage,
     Explanation,
+    HeldValues,
     Receipt,
     Receipts,
     Reply,
@@ -27,6 +31,7 @@ from conebandit.service.replies import (
 )
 
 Context = Mapping[str, float | str | None]
+ObservedAt = datetime | str  # text is ISO 8601, with an offset
 R = TypeVar("R")
 Q = TypeVar("Q", bound=Reply)
 
@@ -64,11 +69,82 @@ def decide(experiment: str, decisions: Sequence[tuple[str, Context]]) -> Request
 
 
 def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[list[Receipt]]:
-    """Report outcomes, tables of ``id`` and ``values``; all or none."""
+    """Report outcomes, tables made by :func:`as_outcomes`; all or none."""
     path = _path(experiment, "outcomes")
     if len(outcomes) == 1:
         return Request("POST", path, lambda content: [_typed(Receipt, content)], outcomes[0])
     return Request("POST", path, lambda content: list(_typed(Receipts, content).outcomes), {"outcomes": list(outcomes)})
+
+
+def as_outcomes(
+    values: Mapping[str, Mapping[str, float]], observed_at: ObservedAt | Mapping[str, ObservedAt] | None
+) -> list[dict[str, Any]]:
+    """Tables of ``id``, ``values`` and, if somebody said it, ``observed_at``: one for all, or by id."""
+    times = observed_at if isinstance(observed_at, Mapping) else dict.fromkeys(values, observed_at)
+    return [{"id": id_, "values": dict(told), **_observed(times.get(id_))} for id_, told in values.items()]
+
+
+def _observed(time: ObservedAt | None) -> dict[str, str]:
+    if time is None:
+        return {}
+    if isinstance(time, datetime):
+        if time.tzinfo is None:
+            raise ValueError(f"observed_at must have a time zone, such as datetime.now(UTC) has; got {time!r}.")
+        return {"observed_at": time.isoformat()}
+    return {"observed_at": time}
+
+
+# ---- what is said afterwards; each is true if it was not so before ---------------------------------------------------
+
+
+def retract(experiment: str, id: str, metrics: Sequence[str], *, reason: str) -> Request[bool]:  # noqa: A002
+    """Take back what was reported of some metrics: what is true is not known."""
+    return _amend(experiment, "retractions", id, metrics=list(metrics), reason=reason)
+
+
+def void(experiment: str, id: str, *, reason: str) -> Request[bool]:  # noqa: A002
+    """Learn nothing from a decision."""
+    return _amend(experiment, "voids", id, reason=reason)
+
+
+def void_many(experiment: str, ids: Sequence[str], *, reason: str) -> Request[list[bool]]:
+    """Learn nothing from several decisions; all or none."""
+    return Request(
+        "POST",
+        _path(experiment, "voids"),
+        lambda content: [one.changed for one in _typed(Amendments, content).amendments],
+        {"voids": [{"id": id_, "reason": reason} for id_ in ids]},
+    )
+
+
+def unvoid(experiment: str, id: str, *, reason: str) -> Request[bool]:  # noqa: A002
+    """Learn from a decision again."""
+    return _amend(experiment, "voids", id, void=False, reason=reason)
+
+
+def correct_context(experiment: str, id: str, context: Context, *, reason: str) -> Request[bool]:  # noqa: A002
+    """Learn from a decision in another context than the one that it was made in."""
+    return _amend(experiment, "contexts", id, context=dict(context), reason=reason)
+
+
+def held(experiment: str, after: int = 0, limit: int = 100) -> Request[dict[str, Any]]:
+    """A page of the values that somebody must look at before they count."""
+    return _look(HeldValues, experiment, "held", after=after, limit=limit)
+
+
+def release(experiment: str, id: str, values: Mapping[str, float], *, reason: str) -> Request[bool]:  # noqa: A002
+    """Let values on hold count, given as they were seen."""
+    return _amend(experiment, "held", id, values=dict(values), verdict="release", reason=reason)
+
+
+def reject(experiment: str, id: str, values: Mapping[str, float], *, reason: str) -> Request[bool]:  # noqa: A002
+    """Wait no more for values on hold, given as they were seen: they do not count."""
+    return _amend(experiment, "held", id, values=dict(values), verdict="reject", reason=reason)
+
+
+def _amend(experiment: str, what: str, id_: str, **said: Any) -> Request[bool]:
+    path = _path(experiment, what)
+    return Request("POST", path, lambda content: _typed(Amendment, content).changed, {"id": id_, **said})
 
 
 # ---- experiments -----------------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ class Reports:
             self._late[seq] = [name for name in event.values if not self.slots[name].place]
         elif isinstance(event, Amendment):
             before = [self._lesson(name, event.at) for name in self._experiment.metric_index]
-            self._amend(event)
+            self._amend(seq, event)
             after = [self._lesson(name, event.at) for name in self._experiment.metric_index]
         else:
             raise CorruptionError(f"event {seq} ({event.kind}): decision {self.decided.id!a} was made before.")
@@ -165,13 +165,13 @@ class Reports:
         else:
             slot.set(value, event.observed_at)
 
-    def _amend(self, event: Reviewed | Retracted | Voided | ContextCorrected) -> None:
+    def _amend(self, seq: int, event: Reviewed | Retracted | Voided | ContextCorrected) -> None:
         match event:
             case Reviewed():
                 for name, value in event.values.items():
                     slot = self.slots[name]
                     if slot.held is None or slot.held != value:
-                        raise CorruptionError(f"{value!r} of {name!a} is not on hold.")
+                        raise CorruptionError(f"event {seq} (reviewed): {value!r} of {name!a} is not on hold.")
                     if event.verdict == "release":
                         slot.set(value, slot.observed_at)
                     else:

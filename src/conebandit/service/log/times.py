@@ -22,8 +22,8 @@ def as_time(given: Any, where: str) -> int | None:
         return None
     try:
         time = datetime.fromisoformat(given)
-        milliseconds = round(time.timestamp() * 1000)
-        if time.tzinfo is None or not 0 <= milliseconds <= MAX_TIME:
+        milliseconds = -1 if time.tzinfo is None else round(time.timestamp() * 1000)
+        if not 0 <= milliseconds <= MAX_TIME:
             raise ValueError
         return milliseconds
     except (TypeError, ValueError, OverflowError):
