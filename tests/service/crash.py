@@ -123,9 +123,17 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
             for name, value in event.body["values"].items():
                 values[event.decision, name] = value
                 times[event.decision, name, value] += 1
+        elif event.kind == "retracted":
+            for name in event.body["metrics"]:
+                del values[event.decision, name]
+                times[event.decision, f"retracted {name}", 0.0] += 1
+        elif event.kind == "voided":
+            times[event.decision, "voided", 0.0] += 1
     acknowledged = load.acknowledged.items()
     lost = sum(arms.get(id_) != arm for id_, (arm, _) in acknowledged)
     lost += sum(values.get((id_, name)) != v for id_, (_, reported) in acknowledged for name, v in reported.items())
+    lost += sum(taken in values for taken in load.retracted)
+    lost += sum((id_, "voided", 0.0) not in times for id_ in load.void)
     served = {"events": len(events), "check": events[-1].check, "state": report.state}
     return Found(
         kills=kills,

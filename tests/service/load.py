@@ -76,10 +76,12 @@ class Process:
 
 
 class Load:
-    """Threads that decide and report until stopped, and remember what was acknowledged."""
+    """Threads that decide, report and take back until stopped, and remember what was acknowledged."""
 
     def __init__(self, urls: Sequence[str], threads: int = 4) -> None:
         self.acknowledged: dict[str, tuple[str, dict[str, float]]] = {}  # id to arm and values
+        self.retracted: set[tuple[str, str]] = set()  # id and metric
+        self.void: set[str] = set()
         self.failures: list[BaseException] = []
         self.started = time.monotonic()
         self._urls = urls
@@ -127,6 +129,14 @@ class Load:
                 name, value = next(iter(self.acknowledged[id_][1])), rng.random()
                 rng.choice(clients).report("checkout", id_, {name: value})
                 self.acknowledged[id_][1][name] = value
+            if rng.random() < 0.05 and self.acknowledged[id_][1]:
+                name = next(iter(self.acknowledged[id_][1]))
+                rng.choice(clients).retract("checkout", id_, [name], reason="of another visitor")
+                del self.acknowledged[id_][1][name]
+                self.retracted.add((id_, name))
+            if rng.random() < 0.03:
+                rng.choice(clients).void("checkout", id_, reason="a robot")
+                self.void.add(id_)
             if rng.random() < 0.05:
                 again = rng.choice(clients).decide("checkout", context, id=id_)
                 assert again == assignment, f"{again} is not {assignment}"
