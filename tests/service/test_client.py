@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ import pytest
 import conebandit as cb
 from conebandit.service.client import ClientError, patience, transport
 from conebandit.service.http.server import serving
+from tests.service.driver import PHONE
 
 
 class Impatient(BaseHTTPRequestHandler):
@@ -124,3 +126,13 @@ def test_an_empty_id_is_refused_and_not_replaced(tmp_path, declaration):
             client.decide("checkout", {"device": "desk"}, id="")
         assert refusal.value.status == 422
         assert client.show("checkout")["events"] == 1
+
+
+def test_threads_share_a_client(begun):
+    """Each gets its own answers."""
+    with serving(begun) as address, cb.Client(address) as client, ThreadPoolExecutor(16) as threads:
+        ids = [f"visit-{i}" for i in range(300)]
+        served = list(threads.map(lambda id_: client.decide("checkout", PHONE, id=id_), ids))
+        receipts = list(threads.map(lambda id_: client.report("checkout", id_, {"revenue": 1.0}), ids))
+    assert [one.id for one in served] == [one.id for one in receipts] == ids
+    assert all(one.recorded == ("revenue",) for one in receipts)

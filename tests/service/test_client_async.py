@@ -2,6 +2,8 @@
 
 import asyncio
 import inspect
+import socket
+import threading
 import time
 
 import pytest
@@ -184,6 +186,65 @@ def test_the_outbox_of_an_asynchronous_client(begun, tmp_path):
         assert asyncio.run(flush()) == 0
         for i in range(20):
             assert client.report("checkout", f"d{i}", {"revenue": float(i)}).repeated == ("revenue",)
+
+
+@pytest.mark.parametrize("pause", [0.02, None])
+def test_a_long_answer_may_take_as_long_as_it_keeps_coming(pause):
+    """Longer than the time-out in all; but if it stands still, that is the end."""
+    parts = 60
+
+    def behave(connection, stop):
+        while hostile.read_request(connection) is not None:
+            connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+            for _ in range(parts):
+                connection.sendall(b"2\r\nab\r\n")
+                stop.wait(pause)
+            connection.sendall(b"0\r\n\r\n")
+
+    async def export(address):
+        async with cb.AsyncClient(address, timeout=0.5, retries=0) as client:
+            return await client.export("e")
+
+    def export_waiting(address):
+        with cb.Client(address, timeout=0.5, retries=0) as client:
+            return client.export("e")
+
+    with listening(behave) as (address, _):
+        for ask in export_waiting, lambda where: asyncio.run(export(where)):
+            if pause is not None:
+                assert ask(address) == b"ab" * parts
+            else:
+                with pytest.raises(ClientError, match="cannot be reached"):
+                    ask(address)
+
+
+def test_a_name_server_that_does_not_answer_costs_no_more_than_the_deadline(monkeypatch, tmp_path):
+    """Nor does it keep outcomes from the disk."""
+    answered = threading.Event()
+
+    def hang(*_, flags=0, **__):
+        if not flags & socket.AI_NUMERICHOST:
+            answered.wait()
+        raise socket.gaierror("no such name")
+
+    async def run():
+        async with cb.AsyncClient(
+            "http://service.example", fallback="old", deadline=0.05, outbox=tmp_path / "outbox", timeout=0.1
+        ) as client:
+            served = await asyncio.gather(*(client.decide("e") for _ in range(50)))
+            receipts = await asyncio.gather(*(client.report("e", f"d{i}", {"m": 1.0}) for i in range(50)))
+        answered.set()
+        return served, receipts
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    began = time.monotonic()
+    try:
+        served, receipts = asyncio.run(run())
+    finally:
+        answered.set()
+    assert time.monotonic() - began < LATE
+    assert all(one.fallback for one in served)
+    assert all(one.queued for one in receipts)
 
 
 def test_a_request_that_was_cancelled_ends_its_connection():

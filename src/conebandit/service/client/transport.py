@@ -17,7 +17,7 @@ from conebandit.service.client.patience import Deadline, Tries
 from conebandit.service.client.requests import R, Request
 from conebandit.service.client.wire import Answer, Incoming, WireError, request_bytes
 
-MAX_IDLE = 32  # connections kept open; those of more threads than that are made anew
+MAX_IDLE = 100  # connections kept open; threads beyond that connect anew
 PIECE = 65_536
 
 
