@@ -50,7 +50,8 @@ class Client(Common):
         experiment. ``"baseline"`` stands for the baseline that the experiment declares. The client asks for it after
         its first decision; call ``show`` when you start, and it is known before. Without a fallback ``decide`` raises.
     deadline
-        Seconds within which ``decide`` returns if there is a fallback, and ``report`` if there is an outbox.
+        Seconds within which ``decide`` returns if there is a fallback, and ``report`` if there is an outbox (but for
+        the time that the disk takes).
     outbox
         A file for outcomes that could not be delivered; threads and processes on one machine may share it. Without one
         ``report`` raises.
