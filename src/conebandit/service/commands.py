@@ -15,6 +15,7 @@ from conebandit.service.client.commands import outbox
 
 if TYPE_CHECKING:
     from conebandit.service.log.anchors import Anchor
+    from conebandit.service.log.events import By
     from conebandit.service.log.verify import Verification
     from conebandit.service.replies import StateDigest
     from conebandit.service.stores.base import Store
@@ -36,6 +37,8 @@ SealKeys = Annotated[
         help="File with the keys that logs are sealed with; the variable CONEBANDIT_SEAL_KEYS may hold them instead.",
     ),
 ]
+COMMAND_LINE = "command line"
+Actor = Annotated[str, typer.Option("--actor", help="Who does it, for the log.")]
 STORE = "conebandit.db"
 HELD_AT_ONCE = 500  # events that are read at once
 PARTLY_VERIFIED = 3  # exit code; 2 is for wrong options
@@ -73,6 +76,13 @@ def _store(where: str, keys: Path | None = None, *, create: bool = False) -> Ite
         yield store
 
 
+def _by(actor: str) -> By:
+    """Who gives a command: there is no API key, and the name of the system's user is nobody's business."""
+    from conebandit.service.log.events import By, as_actor  # noqa: PLC0415
+
+    return By(None, as_actor(actor, "--actor"))
+
+
 def serve(
     store: StoreAddress = STORE,
     host: Annotated[str, typer.Option(help="Where to listen; beyond this machine only with API keys.")] = "127.0.0.1",
@@ -85,13 +95,20 @@ def serve(
         str | None, typer.Option(help="Where to send the ends of the logs: stdout, a file, or http(s)://...")
     ] = None,
     anchor_every: Annotated[str, typer.Option(help="How often, such as 10m.")] = "1h",
+    rate_limit: Annotated[
+        str | None,
+        typer.Option(help="Decisions and outcomes that each API key may ask this process for, such as 1000/s."),
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Write a line for each request to standard output.")
+    ] = False,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
     from conebandit.experiment.entries import seconds  # noqa: PLC0415
     from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
 
     try:
-        from conebandit.service.http import server  # noqa: PLC0415  (needs FastAPI, an extra)
+        from conebandit.service.http import rates, server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
@@ -105,6 +122,8 @@ def serve(
             seals=find_seals(seal_keys),
             anchor=anchor,
             anchor_every=seconds(anchor_every, "--anchor-every"),
+            rate=None if rate_limit is None else rates.Rate.parse(rate_limit, "--rate-limit"),
+            log_requests=access_log,
         )
 
 
@@ -220,6 +239,7 @@ def create_experiment(
         Path | None, typer.Option(help="CSV or Parquet file of past rows, which the policy learns from first.")
     ] = None,
     seal_keys: SealKeys = None,
+    actor: Actor = COMMAND_LINE,
 ) -> None:
     """Begin the experiment that a file declares."""
     from conebandit.experiment.declaration import Experiment  # noqa: PLC0415
@@ -228,8 +248,9 @@ def create_experiment(
     with _plain_refusals():
         declared = Experiment.from_file(declaration)
         rows = None if past is None else read_past(declared, past)
+        by = _by(actor)
     with _store(store, seal_keys, create=True) as opened:
-        begin(opened, declared, rows)
+        begin(opened, declared, rows, by)
     for warning in declared.warnings:
         typer.echo(f"Warning: {warning}", err=True)
     typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
@@ -301,6 +322,7 @@ def import_experiment(
     log: Annotated[Path, typer.Argument(help="A .jsonl file that was exported.")],
     store: StoreAddress = STORE,
     seal_keys: SealKeys = None,
+    actor: Actor = COMMAND_LINE,
 ) -> None:
     """Read a log that was exported; every event is checked, nothing is overwritten, nobody waits."""
     from conebandit.service.log.restore import restore  # noqa: PLC0415
@@ -311,7 +333,7 @@ def import_experiment(
         log.open(encoding="utf-8", newline="\n") as file,
         _store(store, seal_keys, create=True) as opened,
     ):
-        typer.echo(restore(opened, from_lines(file, opened.seals)))
+        typer.echo(restore(opened, from_lines(file, opened.seals), _by(actor)))
 
 
 @experiment.command("seal")
@@ -375,36 +397,79 @@ def new_seal_key(
             typer.echo(f"{file}: logs are sealed with key {line.partition(':')[0]} from the next start on")
 
 
+@experiment.command("audit")
+def audit_experiment(
+    id_: Annotated[
+        str | None, typer.Argument(metavar="ID", help="Id; without: what was done to the store itself.")
+    ] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this actor caused.")] = None,
+    key_name: Annotated[str | None, typer.Option("--key", help="Only what came with the API key of this name.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only events of this kind; repeat for several.")] = None,
+    since: Annotated[str | None, typer.Option("--from", help="A date or time, ISO 8601; UTC without a zone.")] = None,
+    until: Annotated[str | None, typer.Option("--to", help="Only what was before this time.")] = None,
+    store: StoreAddress = STORE,
+) -> None:
+    """Who did what, and when, as JSON lines: in an experiment, or to API keys and by imports."""
+    from conebandit.service.audit import Wanted, milliseconds, whole_audit, whole_store_audit  # noqa: PLC0415
+
+    with _plain_refusals():
+        times = [None if t is None else milliseconds(t, n) for t, n in ((since, "--from"), (until, "--to"))]
+    wanted = Wanted(actor, key_name, kind or (), *times)
+    with _store(store) as opened:
+        found = whole_store_audit(opened, wanted) if id_ is None else whole_audit(opened, id_, wanted)
+        for event in found:
+            typer.echo(json.dumps(event.to_dict()))
+
+
 @key.command("create")
 def create_key(
     name: Annotated[str, typer.Argument(help="What it is for.")],
     scope: Annotated[list[str], typer.Option("--scope", help="decide, report, read or admin; repeat for several.")],
+    experiments: Annotated[
+        list[str] | None,
+        typer.Option("--experiment", help="Id of one that it is for; repeat for several. All if none."),
+    ] = None,
+    expires: Annotated[str, typer.Option(help="When: 90d from now, or a date (UTC). Never by default.")] = "",
+    rate: Annotated[
+        str, typer.Option(help="Decisions and outcomes that it may ask a process for, such as 100/s.")
+    ] = "",
     store: StoreAddress = STORE,
+    actor: Actor = COMMAND_LINE,
 ) -> None:
     """Make an API key and print it; it is shown this once and stored as a hash."""
     from conebandit.service.http import keys  # noqa: PLC0415
 
     with _store(store, create=True) as opened, opened.write() as session:
-        made = keys.create_key(session, name, scope)
+        made = keys.create_key(
+            session, name, scope, experiments=experiments or (), expires=expires, rate=rate, by=_by(actor)
+        )
     typer.echo(made)
 
 
 @key.command("list")
 def list_keys(store: StoreAddress = STORE) -> None:
-    """Id, name, scopes and date of every API key."""
+    """Every API key: id, scopes, when it was made, its terms, when it was last used (to the minute), and its name."""
     with _store(store) as opened, opened.read() as session:
         for row in session.api_keys():
-            typer.echo(f"{row.id}  {row.scopes}  {row.created}  {row.name}")
+            terms = [
+                f"experiments {row.experiments}" if row.experiments else "",
+                f"rate {row.rate}" if row.rate else "",
+            ]
+            terms += [f"expires {row.expires}" if row.expires else "", f"used {row.used}" if row.used else "never used"]
+            typer.echo("  ".join([row.id, row.scopes, row.created, *filter(None, terms), row.name]))
 
 
 @key.command("revoke")
 def revoke_key(
     id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the key; 'key list' has it.")],
     store: StoreAddress = STORE,
+    actor: Actor = COMMAND_LINE,
 ) -> None:
     """Make an API key worthless, within a second."""
+    from conebandit.service.http import keys  # noqa: PLC0415
+
     with _store(store) as opened, opened.write() as session:
-        found = session.remove_key(id_)
+        found = keys.revoke_key(session, id_, _by(actor))
     if not found:
         typer.echo(f"there is no key {id_!r}.", err=True)
         raise typer.Exit(1)

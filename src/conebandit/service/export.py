@@ -16,7 +16,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import replay
-from conebandit.service.log.events import Decided, Entry, read
+from conebandit.service.log.events import NOBODY, Decided, Entry, read
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports, Slot, last_arrival
 from conebandit.service.log.selection import Choice
@@ -102,6 +102,8 @@ def _columns(experiment: Experiment) -> dict[str, type]:
         "corrected_context": str,  # as JSON, if it is learned in another context
         **{f"held.{metric.name}": float for metric in experiment.metrics},  # on hold
         **{f"observed_at.{metric.name}": str for metric in experiment.metrics},
+        "decided_by": str,  # the name of the key that asked for the decision
+        "actor": str,  # for whom
     }
 
 
@@ -129,7 +131,7 @@ def _end(store: Store, experiment_id: str, head: Head) -> int:
 
 
 def _row(experiment: Experiment, history: list[Entry], end: int) -> dict[str, Any]:
-    reports = Reports(experiment, history)
+    reports, by = Reports(experiment, history), history[0].by or NOBODY
     decided = reports.decided
     selection = decided.selection
     choice, choice_propensity, choice_probabilities = _choice_cells(selection.choice)
@@ -156,6 +158,8 @@ def _row(experiment: Experiment, history: list[Entry], end: int) -> dict[str, An
             f"observed_at.{name}": None if slot.observed_at is None else as_text(slot.observed_at)
             for name, slot in slots.items()
         },
+        "decided_by": by.key,
+        "actor": by.actor,
     }
 
 

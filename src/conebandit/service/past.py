@@ -15,6 +15,7 @@ from conebandit.service.engine.clock import plausible_now
 from conebandit.service.engine.experiments import new_state
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
+from conebandit.service.log.events import By, as_actor
 from conebandit.service.log.past import Past
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.stores.base import Store, open_store
@@ -31,7 +32,7 @@ def read_past(experiment: Experiment, path: Path) -> Past:
         raise InvalidError(f"{path.name}: {error}") from None
 
 
-def deploy(learner: Learner, store: str = "conebandit.db") -> str:
+def deploy(learner: Learner, store: str = "conebandit.db", *, actor: str = "cb.deploy") -> str:
     """Begin the experiment of a learner in a store of the service, from what it has learned.
 
     Then ``conebandit serve`` decides and goes on learning. All rows that the learner knows are one event of the log.
@@ -42,6 +43,8 @@ def deploy(learner: Learner, store: str = "conebandit.db") -> str:
         What is to be served.
     store
         A path (SQLite) or an address ``postgresql://...``; made if it is missing.
+    actor
+        Who does it, for the log: 1 to 128 printable characters.
 
     Returns
     -------
@@ -59,12 +62,13 @@ def deploy(learner: Learner, store: str = "conebandit.db") -> str:
     """
     if not isinstance(learner, Learner):
         raise TypeError(f"learner must be a Learner; got {learner!r}.")
+    by = By(None, as_actor(actor, "actor"))
     with closing(open_store(store, create=True)) as opened:
-        begin(opened, learner.experiment, Past.of_learner(learner.rows))
+        begin(opened, learner.experiment, Past.of_learner(learner.rows), by)
     return learner.experiment.id
 
 
-def begin(store: Store, experiment: Experiment, past: Past | None) -> None:
+def begin(store: Store, experiment: Experiment, past: Past | None, by: By | None = None) -> None:
     """Begin an experiment in a store. Past rows are learned before it is locked, so that no service waits for that."""
     ledger, state = Ledger(), None
     known = read_to_head(store.read, experiment.id)
@@ -73,4 +77,4 @@ def begin(store: Store, experiment: Experiment, past: Past | None) -> None:
     else:
         ledger.put(known)
     with ledger.transaction(store, plausible_now(store)) as transaction:
-        Turn(transaction).create(experiment, past, state)
+        Turn(transaction, by).create(experiment, past, state)

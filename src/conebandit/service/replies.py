@@ -346,6 +346,29 @@ class EventPage(Reply):
 
 
 @dataclass(frozen=True)
+class AuditedEvent(Reply):
+    """An event, when it was, and who caused it: by which API key, and for whom, as the caller said."""
+
+    seq: int
+    at: str
+    kind: str
+    key: str | None
+    actor: str | None
+    decision: str | None
+    check: str
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class AuditPage(Reply):
+    """Some of the wanted events; while there is ``more``, ask again with ``after`` set to ``next``."""
+
+    events: tuple[AuditedEvent, ...]
+    next: int
+    more: bool
+
+
+@dataclass(frozen=True)
 class ShiftAlarm(Reply):
     """The law of the contexts has changed: noticed after so many contexts, in which coordinate or pair, since when."""
 

@@ -138,6 +138,7 @@ class AsyncClient(Common):
     front = _awaited(requests.front)
     explain = _awaited(requests.explain)
     events = _awaited(requests.events)
+    audit = _awaited(requests.audit)
     export = _awaited(requests.export)
     shift = _awaited(requests.shift)
     state = _awaited(requests.state)

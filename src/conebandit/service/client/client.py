@@ -161,6 +161,7 @@ class Client(Common):
     front = _waiting(requests.front)
     explain = _waiting(requests.explain)
     events = _waiting(requests.events)
+    audit = _waiting(requests.audit)
     export = _waiting(requests.export)
     shift = _waiting(requests.shift)
     state = _waiting(requests.state)

@@ -18,6 +18,7 @@ from conebandit.service.replies import (
     Amendments,
     Assignment,
     Assignments,
+    AuditPage,
     Description,
     EstimatedFront,
     EventPage,
@@ -198,6 +199,23 @@ def events(experiment: str, after: int = 0, limit: int = 100) -> Request[dict[st
     return _look(EventPage, experiment, "events", after=after, limit=limit)
 
 
+def audit(
+    experiment: str,
+    *,
+    actor: str | None = None,
+    key: str | None = None,
+    kinds: Sequence[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    after: int = 0,
+    limit: int = 100,
+) -> Request[dict[str, Any]]:
+    """A page of events by who caused them, kind and time (ISO 8601); while there is ``more``, go on at ``next``."""
+    wanted = {"actor": actor, "key": key, "kind": list(kinds), "from": since, "to": until}
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return _look(AuditPage, experiment, "audit", after=after, limit=limit, **given)
+
+
 def export(experiment: str, format: Literal["jsonl", "csv", "parquet"] = "csv") -> Request[bytes]:  # noqa: A002
     """The log (``jsonl``), or a table of decisions with their outcomes, as the bytes of a file."""
     return Request(
@@ -216,7 +234,7 @@ def state(experiment: str) -> Request[dict[str, Any]]:
 
 
 def _look(reply: type[Reply], experiment: str, what: str, **query: Any) -> Request[dict[str, Any]]:
-    return Request("GET", _path(experiment, f"{what}?{urlencode(query)}"), _table(reply))
+    return Request("GET", _path(experiment, f"{what}?{urlencode(query, doseq=True)}"), _table(reply))
 
 
 def _path(experiment: str, what: str = "") -> str:

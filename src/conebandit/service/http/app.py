@@ -16,6 +16,7 @@ from conebandit.service.http.backend import Backend
 from conebandit.service.http.errors import add_error_handlers
 from conebandit.service.http.limits import RequestMiddleware
 from conebandit.service.http.metrics import RequestCounts
+from conebandit.service.http.rates import Rate
 from conebandit.service.http.routes.amendments import add_amendment_routes
 from conebandit.service.http.routes.experiments import add_experiment_routes
 from conebandit.service.http.routes.operations import add_operation_routes
@@ -33,7 +34,9 @@ class _Service(FastAPI):
         return schema
 
 
-def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool = True) -> FastAPI:
+def create_app(
+    writer: Writer, hosts: Collection[str] = (), *, reachable: bool = True, rate: Rate | None = None
+) -> FastAPI:
     """The service as an ASGI application; it closes the writer when it is shut down.
 
     Parameters
@@ -44,6 +47,8 @@ def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool =
         Names by which it may be called while there are no API keys, beside those of loopback.
     reachable
         Whether other machines can reach it. Then nobody is answered without a key, even if there are none.
+    rate
+        How many decisions and outcomes each key may ask for, unless it has a rate of its own; None: any number.
 
     Examples
     --------
@@ -60,11 +65,12 @@ def create_app(writer: Writer, hosts: Collection[str] = (), *, reachable: bool =
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await door.close()
         await run_in_threadpool(writer.close)
 
     app = _Service(title="conebandit", version=__version__, lifespan=lifespan)
-    door = Doorkeeper(writer.store, hosts, reachable=reachable)
     backend, counts = Backend(writer), RequestCounts()
+    door = Doorkeeper(writer.store, hosts, reachable=reachable, rate=rate, refusals=counts.refusals)
     add_experiment_routes(app, door, backend)
     add_traffic_routes(app, door, backend)
     add_amendment_routes(app, door, backend)

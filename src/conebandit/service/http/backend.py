@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from conebandit.service.engine.requests import Gathering
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
+from conebandit.service.http.callers import CALLER
 from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.session import NOBODY
@@ -45,8 +46,8 @@ class Backend:
         self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}
 
     async def in_turn(self, experiment: str, work: Callable[[Turn], T]) -> T:
-        """Have the writer do something, and wait for its commit."""
-        answer: T = await self._gathering.ask(experiment, work)
+        """Have the writer do something for whoever sent the request, and wait for its commit."""
+        answer: T = await self._gathering.ask(experiment, work, CALLER.get().by)
         return answer
 
     async def in_thread(self, work: Callable[..., T], *args: Any) -> T:

@@ -26,13 +26,14 @@ _FORM = {"type": "object", "properties": {"error": {"type": "string"}}, "require
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"description": words, "content": {"application/json": {"schema": _FORM}}}
     for status, words in {
-        401: "There is no valid API key.",
-        403: "The API key has not the scope that is needed, or without keys the request comes from elsewhere.",
+        401: "There is no valid API key, or it has expired.",
+        403: "The API key has not the scope, or is not for the experiment; without keys: it comes from elsewhere.",
         404: "There is no such experiment, decision or arm.",
         409: "It contradicts what is in the log.",
         413: "The body is too large.",
         415: "The body does not come as JSON.",
         422: "Something in the request is not valid.",
+        429: "The API key has asked for too many decisions and outcomes; try again after `Retry-After` seconds.",
         500: "The service is at fault.",
         503: "The store did not take it; try again with the same ids.",
     }.items()

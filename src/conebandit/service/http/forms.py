@@ -8,6 +8,7 @@ from fastapi import Body, Path, Query
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
 
 from conebandit.experiment.declaration import ID
+from conebandit.service.audit import MAX_AUDITED, Wanted, milliseconds
 from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.engine.traffic import MAX_AT_ONCE
 
@@ -174,3 +175,29 @@ ContextsBody = Annotated[
     _one_or_many("contexts"),
     Body(),
 ]
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+
+
+class AuditFilter(_Form):
+    """Which events of a log are asked for, and which page of them."""
+
+    actor: str | None = Field(None, description="Exactly what callers gave as `X-Actor`.", examples=["dr.smith"])
+    key: str | None = Field(None, description="The name of an API key.", examples=["checkout page"])
+    kind: list[str] = Field([], description="Of events; repeat for several.", examples=[["mode_changed"]])
+    since: str | None = Field(None, alias="from", description="ISO 8601; UTC without a zone.", examples=["2026-11-16"])
+    until: str | None = Field(None, alias="to", description="ISO 8601; events before it.", examples=["2026-11-17"])
+    after: int = Field(0, ge=0, lt=2**53)
+    limit: int = Field(100, ge=1, le=MAX_AUDITED)
+
+    def as_wanted(self) -> Wanted:
+        """As the log is searched for it; an ``InvalidError`` if a time is none."""
+        since, until = (
+            None if given is None else milliseconds(given, where)
+            for given, where in ((self.since, "from"), (self.until, "to"))
+        )
+        return Wanted(self.actor, self.key, tuple(self.kind), since, until)
+
+
+AuditQuery = Annotated[AuditFilter, Query()]

@@ -24,15 +24,20 @@ class Sample(NamedTuple):
     suffix: str = ""  # to the name of the metric; the parts of a histogram have one
 
     def line(self, name: str) -> str:
-        """As text. Ids, methods and routes hold nothing that would have to be escaped.
+        """As text.
 
         Examples
         --------
         >>> Sample(3, {"route": "/healthz"}).line("requests_total")
         'requests_total{route="/healthz"} 3'
         """
-        labels = ",".join(f'{label}="{text}"' for label, text in self.labels.items())
+        labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in self.labels.items())
         return f"{name}{self.suffix}{{{labels}}} {self.value}" if labels else f"{name}{self.suffix} {self.value}"
+
+
+def _escaped(text: str) -> str:
+    """Names of keys may hold anything that can be printed."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 class Histogram:
@@ -84,6 +89,7 @@ class RequestCounts:
         self._latencies: dict[str, defaultdict[str, Histogram]] = {  # by route and experiment
             route: defaultdict(Histogram) for route in (DECISIONS, OUTCOMES)
         }
+        self.refusals: Counter[tuple[str, str]] = Counter()  # by reason and name of the key
 
     def answered(self, method: str, route: str, status: int, seconds: float, experiment: str | None) -> None:
         """A request was answered."""
@@ -101,6 +107,11 @@ class RequestCounts:
         """How long they took together, by method and route."""
         for (method, route), seconds in sorted(self._seconds.items()):
             yield Sample(round(seconds, 6), {"method": method, "route": route})
+
+    def refused(self) -> Iterator[Sample]:
+        """How many requests were refused before they were looked at, by reason and key."""
+        for (reason, key), count in sorted(self.refusals.items()):
+            yield Sample(count, {"reason": reason, "key": key})
 
     def latencies(self, route: str) -> Iterator[Sample]:
         """How long the answers of a route took that had status 200, by experiment."""
@@ -132,6 +143,7 @@ METRICS = (
     Metric("conebandit_log_ahead_seconds", "gauge", lambda writer, _: _by_experiment(writer.ahead)),
     Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
+    Metric("conebandit_refused_requests_total", "counter", lambda _, counts: counts.refused()),
     Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
     Metric("conebandit_outcome_seconds", "histogram", lambda _, counts: counts.latencies(OUTCOMES)),
 )

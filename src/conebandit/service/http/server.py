@@ -21,8 +21,10 @@ from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.anchors import EVERY, Anchors, destination
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import SealKeyError, UnavailableError
+from conebandit.service.http import access_log
 from conebandit.service.http.app import create_app
 from conebandit.service.http.connections import Connection, Connections, FewLines, allow_files, max_connections
+from conebandit.service.http.rates import Rate
 from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.seals import Seals, key_of
 
@@ -50,6 +52,8 @@ def serve(
     seals: Seals | None = None,
     anchor: str | None = None,
     anchor_every: float = EVERY,
+    rate: Rate | None = None,
+    log_requests: bool = False,
 ) -> None:
     """Serve until interrupted.
 
@@ -68,14 +72,19 @@ def serve(
     anchor, anchor_every
         Where to send the ends of the logs (see :func:`~conebandit.service.engine.anchors.destination`), if anywhere,
         and every so many seconds.
+    rate
+        How many decisions and outcomes each key may ask for, unless it has a rate of its own; None: any number.
+    log_requests
+        Whether each request is a line of the access log.
     """
+    if log_requests:
+        access_log.turn_on()
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
     allow_files()
     anchors = None if anchor is None else partial(Anchors, send=destination(anchor), every=anchor_every)
-    prepare = partial(
-        _prepare, where, host, port, allow_hosts, tidy_up=_freeze_memory, say=say, seals=seals, anchors=anchors
-    )
+    prepare = partial(_prepare, where, host, port, allow_hosts, rate=rate, tidy_up=_freeze_memory, say=say)
+    prepare = partial(prepare, seals=seals, anchors=anchors)
     server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
@@ -99,7 +108,7 @@ def _patiently(
 
 
 @contextmanager
-def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+def serving(where: str, host: str = "127.0.0.1", port: int = 0, *, rate: Rate | None = None) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the address.
 
     Examples
@@ -109,7 +118,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]
     ...     urllib.request.urlopen(address + "/healthz").read()
     b'{"status":"ok"}'
     """
-    server, listener = _prepare(where, host, port)
+    server, listener = _prepare(where, host, port, rate=rate)
     with listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -138,6 +147,7 @@ def _prepare(
     port: int,
     allow_hosts: Sequence[str] = (),
     *,
+    rate: Rate | None = None,
     tidy_up: Callable[[], None] = _nothing,
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
@@ -167,7 +177,7 @@ def _prepare(
     say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
     connections = Connections(max_connections())
     config = uvicorn.Config(
-        create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host)),
+        create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host), rate=rate),
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
 from conebandit.experiment.declaration import Mode
+from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body, Verdict
 from conebandit.service.log.selection import Selection
 from conebandit.service.stores.records import Head, Record, seal
 from conebandit.service.stores.seals import UNKEYED, Seals
+
+MAX_ACTOR = 128  # characters
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
 
@@ -352,6 +355,26 @@ class By(NamedTuple):
         """Its part of the body of an event; empty if nobody is known."""
         known = {name: value for name, value in self._asdict().items() if value is not None}
         return {"by": known} if known else {}
+
+
+NOBODY = By(None, None)  # what the log tells of events that the service caused itself
+
+
+def as_actor(given: Any, where: str) -> str:
+    """Whom a caller acts for, as events keep it; an ``InvalidError`` if that cannot be.
+
+    Examples
+    --------
+    >>> as_actor("dr. who", "actor")
+    'dr. who'
+    >>> as_actor("", "actor")
+    Traceback (most recent call last):
+        ...
+    conebandit.experiment.errors.InvalidError: actor must have 1 to 128 printable characters; got ''.
+    """
+    if not isinstance(given, str) or not 1 <= len(given) <= MAX_ACTOR or not given.isprintable():
+        raise InvalidError(f"{where} must have 1 to {MAX_ACTOR} printable characters; got {ascii(given)[:80]}.")
+    return given
 
 
 class Entry(NamedTuple):

@@ -11,18 +11,20 @@ from pathlib import Path
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError, CorruptionError
+from conebandit.service.log.events import By
+from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import declared, rebuild
 from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.records import BEGINNING, Head, Record, new_id
 from conebandit.service.stores.session import PAGE, Session
 
 
-def restore(store: Store, records: Iterator[Record]) -> str:
+def restore(store: Store, records: Iterator[Record], by: By | None = None) -> str:
     """Write a log that was exported, as it is, if it leads to a state; the id of its experiment.
 
     It is folded in a scratch store first. Then it is written in short transactions, so that nobody waits for long, and
     not seen before it is whole: if the import is interrupted, the next one removes what is there. Never overwrites:
-    there must be no experiment of this id.
+    there must be no experiment of this id. The log of the store keeps who did it.
     """
     first = next(records, None)
     try:
@@ -38,7 +40,7 @@ def restore(store: Store, records: Iterator[Record]) -> str:
         closing(open_store(str(Path(folder) / "log.db"), seals=store.seals)) as scratch,
     ):
         head = _fold_in(scratch, experiment_id, itertools.chain([first] if first else [], records))
-        if not _copy_unseen(scratch, store, experiment_id, head):
+        if not _copy_unseen(scratch, store, experiment_id, head, by):
             raise taken
     return experiment_id
 
@@ -57,7 +59,7 @@ def _fold_in(scratch: Store, experiment_id: str, records: Iterator[Record]) -> H
     return head
 
 
-def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head) -> bool:
+def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head, by: By | None) -> bool:
     """Write a log page by page, and let it be seen with the last one; False if there is one already."""
     token = new_id()
 
@@ -82,4 +84,5 @@ def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head) -
                 session.add_imported(experiment_id, page)
     with politely() as session:
         session.end_import(experiment_id, head)
+        log_operation(session, "imported", {"experiment": experiment_id, "events": head.seq, "check": head.check}, by)
     return True

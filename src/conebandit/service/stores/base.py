@@ -33,6 +33,13 @@ SCHEMA = {  # what is made if it is missing
         PRIMARY KEY (experiment, seq, part))""",
     "api_keys": """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
+    # Tables of their own, not columns of api_keys: earlier releases go on reading and writing that one as it is.
+    "key_terms": """CREATE TABLE IF NOT EXISTS key_terms (
+        id TEXT PRIMARY KEY, scopes TEXT NOT NULL, experiments TEXT NOT NULL, expires TEXT NOT NULL,
+        rate TEXT NOT NULL)""",
+    "key_uses": """CREATE TABLE IF NOT EXISTS key_uses (id TEXT PRIMARY KEY, used TEXT NOT NULL)""",
+    "store_log": """CREATE TABLE IF NOT EXISTS store_log (
+        seq BIGINT PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, sealed TEXT NOT NULL)""",
 }
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")

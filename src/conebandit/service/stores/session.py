@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.stores.keys import KeyTables
 from conebandit.service.stores.records import Head, Record, check, check_seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals
 
@@ -18,16 +19,6 @@ TRIED = 1 << 16  # bytes: more than may be left on pages that are there
 
 _IMPORTING = -1  # the head of a log that is being imported
 _COLUMNS = "seq, kind, decision, body, sealed"
-
-
-class KeyRow(NamedTuple):
-    """What is kept of an API key: not the key."""
-
-    id: str
-    name: str
-    scopes: str
-    digest: str
-    created: str
 
 
 class UnfinishedSnapshot(NamedTuple):
@@ -64,13 +55,11 @@ class Connection(Protocol):
         ...
 
 
-class Session:
+class Session(KeyTables):
     """Everything that is read or written within one transaction."""
 
     def __init__(self, connection: Connection, seals: Seals = UNKEYED) -> None:
-        self._connection = connection
-        self.seals = seals
-        self._run = connection.execute
+        super().__init__(connection, seals)
         self.check_database = connection.check
 
     # ---- logs ---------------------------------------------------------------------------------------------------
@@ -184,6 +173,14 @@ class Session:
             AND e.seq > ? AND e.seq <= ? ORDER BY e.seq LIMIT ?"""
         return self._look_up(where, experiment, (*kinds, after, upto, most))
 
+    def next_about_no_decision(
+        self, experiment: str, kinds: Sequence[str], after: int, upto: int, limit: int
+    ) -> list[Record]:
+        """The next events of some kinds that are not about a decision, in order; found without reading the log."""
+        marks = ", ".join("?" * len(kinds))
+        where = f"e.seq > ? AND e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq LIMIT ?"
+        return self._look_up(where, experiment, (after, upto, *kinds, limit))
+
     def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Record]:
         """Events that are read out of order: each is checked with the seal of the one before it."""
         sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
@@ -285,18 +282,3 @@ class Session:
         if begun is not None:
             self.add_snapshot_part(begun, 0, bytes(TRIED))
         self.drop_snapshots(NOBODY, 0)
-
-    # ---- keys ---------------------------------------------------------------------------------------------------
-
-    def add_key(self, key: KeyRow) -> None:
-        """Keep a key."""
-        self._run("INSERT INTO api_keys (id, name, scopes, digest, created) VALUES (?, ?, ?, ?, ?)", key)
-
-    def api_keys(self) -> list[KeyRow]:
-        """All keys, oldest first."""
-        sql = "SELECT id, name, scopes, digest, created FROM api_keys ORDER BY created, id"
-        return [KeyRow(*row) for row in self._run(sql)]
-
-    def remove_key(self, id_: str) -> bool:
-        """Forget a key; False if there is none."""
-        return bool(self._run("DELETE FROM api_keys WHERE id = ?", (id_,)).rowcount == 1)

@@ -26,6 +26,7 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
     async def create(declaration: DeclarationBody) -> JSONResponse:
         """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
         experiment = await backend.in_thread(_checked, declaration)
+        door.check_experiment(experiment.id)
         return as_json(await backend.in_turn(experiment.id, lambda turn: turn.create(experiment)), 201)
 
     @admin.post("/experiments/{experiment}/arms", response_model=Description)

@@ -10,12 +10,16 @@ from fastapi import APIRouter, FastAPI, Query
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.audit import audit
 from conebandit.service.export import FORMATS, export
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
-from conebandit.service.http.forms import ContextQuery, ExperimentId
+from conebandit.service.http.callers import CALLER
+from conebandit.service.http.forms import AuditQuery, ContextQuery, ExperimentId
+from conebandit.service.http.keys import may_use
 from conebandit.service.http.replies import as_json
 from conebandit.service.replies import (
+    AuditPage,
     Description,
     EstimatedFront,
     EventPage,
@@ -44,8 +48,9 @@ def _add_experiments(look: APIRouter, backend: Backend) -> None:
 
     @look.get("/experiments")
     async def list_experiments() -> list[str]:
-        """Ids of all experiments."""
-        return await backend.experiments()
+        """Ids of all experiments that the key is for."""
+        key = CALLER.get().key
+        return [id_ for id_ in await backend.experiments() if may_use(key, id_)]
 
     @look.get("/experiments/{experiment}", response_model=Description)
     async def show(experiment: ExperimentId) -> JSONResponse:
@@ -81,6 +86,16 @@ def _add_log(look: APIRouter, backend: Backend) -> None:
     ) -> JSONResponse:
         """A page of the log; ask again with ``after`` set to ``next``."""
         return as_json(await backend.read_long("events", _events, backend.store, experiment, after, limit))
+
+    @look.get("/experiments/{experiment}/audit", response_model=AuditPage)
+    async def audit_events(experiment: ExperimentId, wanted: AuditQuery) -> JSONResponse:
+        """Who did what, and when: a page of the events by actor, key, kind and time, oldest first.
+
+        While there is ``more``, ask again with ``after`` set to ``next``: a page may be empty in between.
+        """
+        asked = wanted.as_wanted()
+        page = await backend.read_long("events", audit, backend.store, experiment, asked, wanted.after, wanted.limit)
+        return as_json(page)
 
     @look.get("/experiments/{experiment}/export", response_class=StreamingResponse)
     async def export_all(

@@ -25,6 +25,7 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         """
         many = asked.decisions if isinstance(asked, DecisionRequests) else [asked]
         requests = [{"id": one.id, "context": one.context} for one in many]
+        door.charge(len(requests))
         answer = await backend.in_turn(experiment, lambda turn: turn.decide(experiment, requests))
         return as_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])
 
@@ -36,6 +37,7 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         """
         many = told.outcomes if isinstance(told, Outcomes) else [told]
         requests = [{"id": one.id, "values": one.values, "observed_at": one.observed_at} for one in many]
+        door.charge(len(requests))
         answer = await backend.in_turn(experiment, lambda turn: turn.report(experiment, requests))
         return as_json(Receipts(tuple(answer)) if isinstance(told, Outcomes) else answer[0])
 

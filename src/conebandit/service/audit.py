@@ -1,0 +1,172 @@
+"""Who did what, and when: events of a log by actor, key, kind and time, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from conebandit.experiment.entries import short
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.export import pages
+from conebandit.service.log.events import KINDS, NOBODY, By, read
+from conebandit.service.log.operations import read_operation
+from conebandit.service.replies import AuditedEvent, AuditPage
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import START, Head, Record, canonical
+from conebandit.service.stores.session import PAGE
+
+MAX_AUDITED = 1000  # events of a page
+MAX_SEARCHED = 10_000  # events that are looked at for a page; where it ended, the next page goes on
+# Events that are few, and found without reading the log.
+ABOUT_NO_DECISION = frozenset(name for name, kind in KINDS.items() if kind.decision is None)
+
+
+class Wanted(NamedTuple):
+    """Which events are asked for; what is None or empty, or not given, is not asked.
+
+    Attributes
+    ----------
+    actor, key
+        Who caused them.
+    kinds
+        Of events.
+    since, until
+        Milliseconds since 1970: from the first on, and before the second.
+    """
+
+    actor: str | None = None
+    key: str | None = None
+    kinds: Sequence[str] = ()
+    since: int | None = None
+    until: int | None = None
+
+    def asks_for(self, kind: str, at: int, by: By | None) -> bool:
+        """Whether an event is one of them."""
+        return (
+            (not self.kinds or kind in self.kinds)
+            and (self.actor is None or (by is not None and by.actor == self.actor))
+            and (self.key is None or (by is not None and by.key == self.key))
+            and (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+        )
+
+
+def audit(store: Store, experiment_id: str, wanted: Wanted, after: int = 0, limit: int = 100) -> AuditPage:
+    """Some of the wanted events after a position, oldest first; ``next`` of the page is where to go on.
+
+    A page may be empty although more follow: a long log is searched a part at a time. At the end of the log ``more`` is
+    false; whoever asks again with ``next`` gets what was appended since.
+    """
+    unknown = set(wanted.kinds) - set(KINDS)
+    if unknown:
+        raise InvalidError(f"kind must be one of {', '.join(KINDS)}; got {short(min(unknown))}.")
+    with store.read() as session:
+        head = session.existing_head(experiment_id)
+    after = min(max(after, _last_before(store, experiment_id, head, wanted.since)), head.seq)
+    found: list[AuditedEvent] = []
+    for searched, record in enumerate(_candidates(store, experiment_id, wanted.kinds, after, head), start=1):
+        if _may_be_by(record, wanted):
+            entry = read(record)
+            if wanted.until is not None and entry.event.at >= wanted.until:
+                return AuditPage(tuple(found), after, more=False)  # times never decrease
+            if wanted.asks_for(record.kind, entry.event.at, entry.by):
+                found.append(_shown(record, entry.event.at, entry.by))
+        after = record.seq
+        if len(found) == limit or searched == MAX_SEARCHED:
+            return AuditPage(tuple(found), after, more=after < head.seq)
+    return AuditPage(tuple(found), head.seq, more=False)
+
+
+def _candidates(store: Store, experiment_id: str, kinds: Sequence[str], after: int, head: Head) -> Iterator[Record]:
+    """Events among which the wanted ones are, checked, in order."""
+    if kinds and ABOUT_NO_DECISION.issuperset(kinds):
+        while True:
+            with store.read() as session:
+                page = session.next_about_no_decision(experiment_id, kinds, after, head.seq, PAGE)
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1].seq
+    for page in pages(store, experiment_id, head, _head_at(store, experiment_id, after)):
+        yield from page
+
+
+def _may_be_by(record: Record, wanted: Wanted) -> bool:
+    """False for events that others have caused, mostly; told without reading them, since JSON takes its time.
+
+    With an end in time, every event is read: it may be the end.
+    """
+    texts = [canonical(text) for text in (wanted.actor, wanted.key) if text is not None]
+    return wanted.until is not None or all(text in record.text for text in texts)
+
+
+def _head_at(store: Store, experiment_id: str, seq: int) -> Head:
+    with store.read() as session:
+        found = session.events(experiment_id, seq - 1, seq)
+    return Head(seq, found[0].check if found else START)
+
+
+def _last_before(store: Store, experiment_id: str, head: Head, since: int | None) -> int:
+    """Position of the last event before a time, found in a few looks: times in a log never decrease."""
+    if since is None:
+        return 0
+    low, high = 0, head.seq  # the event at low is before, or there is none; what follows on high is not
+    with store.read() as session:
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = session.events(experiment_id, middle - 1, middle)
+            if found and read(found[0]).event.at < since:
+                low = middle
+            else:
+                high = middle - 1
+    return low
+
+
+def _shown(record: Record, at: int, by: By | None) -> AuditedEvent:
+    key, actor = by or NOBODY
+    return AuditedEvent(
+        seq=record.seq, at=iso(at), kind=record.kind, key=key, actor=actor, decision=record.decision,
+        check=record.check, body=record.body,
+    )  # fmt: skip
+
+
+def whole_audit(store: Store, experiment_id: str, wanted: Wanted) -> Iterable[AuditedEvent]:
+    """All wanted events, page after page."""
+    page = AuditPage((), 0, more=True)
+    while page.more:
+        page = audit(store, experiment_id, wanted, page.next, MAX_AUDITED)
+        yield from page.events
+
+
+def whole_store_audit(store: Store, wanted: Wanted) -> Iterable[AuditedEvent]:
+    """All wanted operations on the store itself; a ``CorruptionError`` if its log is not what was written."""
+    with store.read() as session:
+        records = session.operations()
+    for record in records:
+        at, by = read_operation(record)
+        if wanted.asks_for(record.kind, at, by):
+            yield _shown(record, at, by)
+
+
+def iso(at: int) -> str:
+    """Milliseconds since 1970 as ISO 8601, in UTC."""
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def milliseconds(given: str, where: str) -> int:
+    """Milliseconds since 1970 of a date, or a date and time, of ISO 8601; in UTC if it names no zone.
+
+    Examples
+    --------
+    >>> milliseconds("1970-01-02", "from"), milliseconds("1970-01-01T01:00+01:00", "from")
+    (86400000, 0)
+    """
+    try:
+        at = datetime.fromisoformat(given)
+        return round((at.replace(tzinfo=UTC) if at.tzinfo is None else at).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise InvalidError(
+            f"{where} must be a date or a time of ISO 8601, such as 2026-11-16T09:00Z (a + in a query is %2B); "
+            f"got {short(given)}."
+        ) from None

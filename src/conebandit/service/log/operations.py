@@ -1,0 +1,25 @@
+"""What was done to a store itself: API keys made and revoked, logs imported. Sealed, as the logs of experiments are."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+from conebandit.service.log import bodies
+from conebandit.service.log.bodies import Body
+from conebandit.service.log.events import By
+from conebandit.service.stores.records import Record
+from conebandit.service.stores.session import Session
+
+Operation = Literal["key_created", "key_revoked", "imported"]
+
+
+def log_operation(session: Session, kind: Operation, body: Body, by: By | None) -> None:
+    """Append to the log of the store, with the time and who did it."""
+    at = time.time_ns() // 1_000_000
+    session.append_operation(kind, {"at": at, **body, **(by.to_body() if by is not None else {})})
+
+
+def read_operation(record: Record) -> tuple[int, By | None]:
+    """When an operation was, and who did it."""
+    return bodies.time(record.body, "at"), By.from_body(record.body)
