@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from conebandit.experiment.entries import short
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.errors import CorruptionError
 from conebandit.service.export import pages
 from conebandit.service.log.events import KINDS, NOBODY, By, read
 from conebandit.service.log.operations import read_operation
 from conebandit.service.replies import AuditedEvent, AuditPage
 from conebandit.service.stores.base import Store
-from conebandit.service.stores.records import START, Head, Record, canonical
-from conebandit.service.stores.session import PAGE
+from conebandit.service.stores.records import BEGINNING, Head, Record, canonical
+from conebandit.service.stores.session import PAGE, Session
 
 MAX_AUDITED = 1000  # events of a page
 MAX_SEARCHED = 10_000  # events that are looked at for a page; where it ended, the next page goes on
@@ -62,65 +64,61 @@ def audit(store: Store, experiment_id: str, wanted: Wanted, after: int = 0, limi
     if unknown:
         raise InvalidError(f"kind must be one of {', '.join(KINDS)}; got {short(min(unknown))}.")
     with store.read() as session:
-        head = session.existing_head(experiment_id)
-    after = min(max(after, _last_before(store, experiment_id, head, wanted.since)), head.seq)
+        start, end = _span(session, experiment_id, wanted, after)
     found: list[AuditedEvent] = []
-    for searched, record in enumerate(_candidates(store, experiment_id, wanted.kinds, after, head), start=1):
+    for searched, record in enumerate(_candidates(store, experiment_id, wanted.kinds, start, end), start=1):
         if _may_be_by(record, wanted):
             entry = read(record)
-            if wanted.until is not None and entry.event.at >= wanted.until:
-                return AuditPage(tuple(found), after, more=False)  # times never decrease
             if wanted.asks_for(record.kind, entry.event.at, entry.by):
                 found.append(_shown(record, entry.event.at, entry.by))
-        after = record.seq
         if len(found) == limit or searched == MAX_SEARCHED:
-            return AuditPage(tuple(found), after, more=after < head.seq)
-    return AuditPage(tuple(found), head.seq, more=False)
+            return AuditPage(tuple(found), record.seq, more=record.seq < end.seq)
+    return AuditPage(tuple(found), end.seq, more=False)
 
 
-def _candidates(store: Store, experiment_id: str, kinds: Sequence[str], after: int, head: Head) -> Iterator[Record]:
+def _span(session: Session, experiment_id: str, wanted: Wanted, after: int) -> tuple[Head, Head]:
+    """Between which heads of a log the wanted events are: after a position, and within the time that is asked for."""
+    head = session.existing_head(experiment_id)
+    last = head.seq if wanted.until is None else _last_before(session, experiment_id, head, wanted.until)
+    first = 0 if wanted.since is None else _last_before(session, experiment_id, head, wanted.since)
+    first = min(max(first, after), head.seq)
+    return _head_at(session, experiment_id, first), _head_at(session, experiment_id, max(first, last))
+
+
+def _candidates(store: Store, experiment_id: str, kinds: Sequence[str], start: Head, end: Head) -> Iterator[Record]:
     """Events among which the wanted ones are, checked, in order."""
-    if kinds and ABOUT_NO_DECISION.issuperset(kinds):
-        while True:
-            with store.read() as session:
-                page = session.next_about_no_decision(experiment_id, kinds, after, head.seq, PAGE)
+    if not kinds or not ABOUT_NO_DECISION.issuperset(kinds):
+        for page in pages(store, experiment_id, end, start):
             yield from page
-            if len(page) < PAGE:
-                return
-            after = page[-1].seq
-    for page in pages(store, experiment_id, head, _head_at(store, experiment_id, after)):
+        return
+    after, going = start.seq, True
+    while going:
+        with store.read() as session:
+            page = session.next_about_no_decision(experiment_id, kinds, after, end.seq, PAGE)
         yield from page
+        after, going = page[-1].seq if page else after, len(page) == PAGE
 
 
 def _may_be_by(record: Record, wanted: Wanted) -> bool:
-    """False for events that others have caused, mostly; told without reading them, since JSON takes its time.
-
-    With an end in time, every event is read: it may be the end.
-    """
-    texts = [canonical(text) for text in (wanted.actor, wanted.key) if text is not None]
-    return wanted.until is not None or all(text in record.text for text in texts)
+    """False for most events that others have caused; told without reading them, since JSON takes its time."""
+    return all(canonical(text) in record.text for text in (wanted.actor, wanted.key) if text is not None)
 
 
-def _head_at(store: Store, experiment_id: str, seq: int) -> Head:
-    with store.read() as session:
-        found = session.events(experiment_id, seq - 1, seq)
-    return Head(seq, found[0].check if found else START)
+def _head_at(session: Session, experiment_id: str, seq: int) -> Head:
+    return Head(seq, _record(session, experiment_id, seq).check) if seq else BEGINNING
 
 
-def _last_before(store: Store, experiment_id: str, head: Head, since: int | None) -> int:
-    """Position of the last event before a time, found in a few looks: times in a log never decrease."""
-    if since is None:
-        return 0
-    low, high = 0, head.seq  # the event at low is before, or there is none; what follows on high is not
-    with store.read() as session:
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = session.events(experiment_id, middle - 1, middle)
-            if found and read(found[0]).event.at < since:
-                low = middle
-            else:
-                high = middle - 1
-    return low
+def _last_before(session: Session, experiment_id: str, head: Head, time: int) -> int:
+    """Position of the last event before a time, 0 if there is none; a few looks, as times in a log never decrease."""
+    positions = range(1, head.seq + 1)
+    return bisect_left(positions, time, key=lambda seq: read(_record(session, experiment_id, seq)).event.at)
+
+
+def _record(session: Session, experiment_id: str, seq: int) -> Record:
+    found = session.events(experiment_id, seq - 1, seq)
+    if not found:
+        raise CorruptionError(f"{experiment_id}: event {seq} is missing from the log.")
+    return found[0]
 
 
 def _shown(record: Record, at: int, by: By | None) -> AuditedEvent:

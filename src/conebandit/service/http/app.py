@@ -65,8 +65,10 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await door.close()
-        await run_in_threadpool(writer.close)
+        try:
+            await door.close()
+        finally:
+            await run_in_threadpool(writer.close)
 
     app = _Service(title="conebandit", version=__version__, lifespan=lifespan)
     backend, counts = Backend(writer), RequestCounts()
