@@ -65,13 +65,16 @@ def test_a_key_for_some_experiments_opens_no_others(begun_store, address, declar
         assert client.get("/metrics", headers=some).status_code == 403
         assert client.post("/experiments", json=declaration | {"id": "fourth"}, headers=some).status_code == 403
         assert client.post("/experiments", json=declaration | {"id": "third"}, headers=some).status_code == 201
+        for new, status in (("fifth", 403), ("third", 201)):
+            copied = client.post("/experiments/checkout/copy", json={"id": new}, headers=some)
+            assert copied.status_code == status, copied.text
         assert client.post(DECIDE, json={"context": PHONE}, headers=some).status_code == 200
         assert client.get("/experiments", headers=some).json() == ["checkout", "third"]
         every = make(begun_store, "every")
         time.sleep(access.MAX_KEY_AGE + 0.1)
         assert client.get("/experiments", headers=every).json() == ["checkout", "other", "third"]
         refused = client.get("/metrics", headers=every).text
-        assert f'conebandit_refused_requests_total{{reason="experiment",key="some"}} {tried + 3}' in refused
+        assert f'conebandit_refused_requests_total{{reason="experiment",key="some"}} {tried + 4}' in refused
 
 
 # ---- time -----------------------------------------------------------------------------------------------------------

@@ -203,11 +203,7 @@ class Experiment:
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """Read a declaration from a ``.toml`` or ``.json`` file."""
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidError(f"{path} cannot be read: {error}.") from None
-        return cls.from_dict(_parsed(text, path, "JSON" if path.suffix == ".json" else "TOML"))
+        return cls.from_dict(read_table(path))
 
     @cached_property
     def context_dim(self) -> int:
@@ -296,6 +292,15 @@ class Experiment:
         True
         """
         return to_toml(self.declaration)
+
+
+def read_table(path: Path) -> Any:
+    """What is in a ``.toml`` or ``.json`` file: a declaration, or a part of one. It is not checked."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"{path} cannot be read: {error}.") from None
+    return _parsed(text, path, "JSON" if path.suffix == ".json" else "TOML")
 
 
 def _parsed(text: str, source: str | Path, kind: Literal["JSON", "TOML"]) -> Any:

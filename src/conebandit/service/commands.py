@@ -270,18 +270,34 @@ def list_experiments(store: StoreAddress = STORE) -> None:
 @experiment.command("show")
 def show_experiment(id_: ExperimentId, store: StoreAddress = STORE, seal_keys: SealKeys = None) -> None:
     """Declaration, arms, mode and length of the log, as JSON."""
-    from conebandit.service.engine.ledger import Ledger  # noqa: PLC0415
-    from conebandit.service.engine.transaction import Transaction  # noqa: PLC0415
-    from conebandit.service.engine.turn import Turn  # noqa: PLC0415
-    from conebandit.service.log.replay import read_to_head  # noqa: PLC0415
+    from conebandit.service.copying import describe  # noqa: PLC0415
 
-    ledger = Ledger()
     with _store(store, seal_keys) as opened:
-        state = read_to_head(opened.read, id_)  # without a lock; what has come meanwhile is folded under it, in no time
-        if state is not None:
-            ledger.put(state)
-        with opened.write() as session:  # not finished: who looks on writes nothing
-            typer.echo(json.dumps(Turn(Transaction(ledger, session, now=0)).describe(id_).to_dict(), indent=2))
+        typer.echo(json.dumps(describe(opened, id_).to_dict(), indent=2))
+
+
+@experiment.command("copy")
+def copy_experiment(
+    id_: ExperimentId,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Id of the copy.")],
+    changes: Annotated[
+        Path | None, typer.Option(help="A .toml or .json file with entries of the declaration that are to be others.")
+    ] = None,
+    store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
+    actor: Actor = COMMAND_LINE,
+) -> None:
+    """Begin another experiment with the same declaration and the arms that can be served now; no data are copied."""
+    from conebandit.experiment import entries  # noqa: PLC0415
+    from conebandit.experiment.declaration import Experiment, read_table  # noqa: PLC0415
+    from conebandit.service.copying import copied_declaration, describe  # noqa: PLC0415
+    from conebandit.service.past import begin  # noqa: PLC0415
+
+    with _store(store, seal_keys) as opened:
+        changed = {} if changes is None else entries.table(read_table(changes), "changes")
+        declared = Experiment.from_dict(copied_declaration(describe(opened, id_), new, changed))
+        begin(opened, declared, None, _by(actor))
+    typer.echo(f"{declared.id}: {len(declared.arms)} arms, {len(declared.metrics)} metrics, mode {declared.mode}")
 
 
 @experiment.command("held")

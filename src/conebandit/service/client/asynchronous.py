@@ -123,6 +123,7 @@ class AsyncClient(Common):
         return description
 
     create = _awaited(requests.create)
+    copy = _awaited(requests.copy)
     experiments = _awaited(requests.experiments)
     add_arm = _awaited(requests.add_arm)
     retire_arm = _awaited(requests.retire_arm)

@@ -146,6 +146,7 @@ class Client(Common):
         return description
 
     create = _waiting(requests.create)
+    copy = _waiting(requests.copy)
     experiments = _waiting(requests.experiments)
     add_arm = _waiting(requests.add_arm)
     retire_arm = _waiting(requests.retire_arm)

@@ -156,6 +156,12 @@ def create(declaration: Mapping[str, Any]) -> Request[dict[str, Any]]:
     return Request("POST", "/experiments", _table(Description), dict(declaration))
 
 
+def copy(experiment: str, id: str, changes: Mapping[str, Any] | None = None) -> Request[dict[str, Any]]:  # noqa: A002
+    """Begin another experiment with the declaration of this one, but for some changes; no data are copied."""
+    body = {"id": id, "changes": dict(changes or {})}
+    return Request("POST", _path(experiment, "copy"), _table(Description), body)
+
+
 def experiments() -> Request[list[str]]:
     """Ids of all experiments."""
     return Request("GET", "/experiments", lambda content: list(json.loads(content)))

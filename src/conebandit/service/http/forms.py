@@ -61,6 +61,13 @@ class ModeChange(_Form):
     mode: Literal["live", "shadow", "off"] = Field(examples=["shadow"])
 
 
+class CopyRequest(_Form):
+    """The id of a copy, and what is to be different in its declaration: whole entries; null takes one away."""
+
+    id: StrictStr = Field(examples=["checkout-2"])
+    changes: dict[str, Any] = Field({}, examples=[{"mode": "shadow"}])
+
+
 # ---- decisions and outcomes: one, or a batch ------------------------------------------------------------------------
 
 

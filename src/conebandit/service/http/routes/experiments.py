@@ -10,10 +10,11 @@ from fastapi.responses import JSONResponse
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, with_policy
+from conebandit.service.copying import copied_declaration
 from conebandit.service.engine.turn import Turn
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
-from conebandit.service.http.forms import ArmChangeBody, DeclarationBody, ExperimentId, ModeChange
+from conebandit.service.http.forms import ArmChangeBody, CopyRequest, DeclarationBody, ExperimentId, ModeChange
 from conebandit.service.http.replies import as_json
 from conebandit.service.replies import Description
 
@@ -28,6 +29,16 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
         experiment = await backend.in_thread(_checked, declaration)
         door.check_experiment(experiment.id)
         return as_json(await backend.in_turn(experiment.id, lambda turn: turn.create(experiment)), 201)
+
+    @admin.post("/experiments/{experiment}/copy", status_code=201, response_model=Description)
+    async def copy(experiment: ExperimentId, wanted: CopyRequest) -> JSONResponse:
+        """Begin another experiment with the declaration of this one; nothing of its data is copied.
+
+        Its arms are those that can be served now. The same again changes nothing; another declaration of the id: 409.
+        """
+        door.check_experiment(wanted.id)
+        source = await backend.in_turn(experiment, lambda turn: turn.describe(experiment))
+        return await create(copied_declaration(source, wanted.id, wanted.changes))
 
     @admin.post("/experiments/{experiment}/arms", response_model=Description)
     async def change_arms(experiment: ExperimentId, change: ArmChangeBody) -> JSONResponse:
