@@ -331,11 +331,11 @@ def test_turning_it_on_writes_lines(monkeypatch, capsys):
     log = logging.getLogger("conebandit.test_access")
     log.propagate = False
     monkeypatch.setattr(access_log, "log", log)
-    access_log.turn_on()
-    access_log.turn_on()
-    access_log.log_request({"method": "GET", "headers": []}, "/healthz", 200, 0.0123, "7")
+    for id_, on in {"6": False, "7": True, "8": False}.items():
+        access_log.turn(on=on)
+        access_log.log_request({"method": "GET", "headers": []}, "/healthz", 200, 0.0123, id_)
     [line] = capsys.readouterr().out.splitlines()
-    assert line.endswith("GET /healthz method=GET route=/healthz status=200 ms=12.3 request=7")
+    assert line.endswith(" request method=GET route=/healthz status=200 ms=12.3 request=7")
     assert datetime.fromisoformat(line.split()[0])
 
 

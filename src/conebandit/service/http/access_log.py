@@ -27,9 +27,9 @@ class FieldsFormatter(logging.Formatter):
 
     Examples
     --------
-    >>> record = logging.makeLogRecord({"msg": "GET /experiments", "fields": {"status": 200, "actor": "a b"}})
+    >>> record = logging.makeLogRecord({"msg": "request", "fields": {"status": 200, "actor": "a b"}})
     >>> FieldsFormatter("%(message)s").format(record)
-    'GET /experiments status=200 actor="a b"'
+    'request status=200 actor="a b"'
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -38,10 +38,10 @@ class FieldsFormatter(logging.Formatter):
         return " ".join([super().format(record), *(f"{name}={_shown(value)}" for name, value in fields.items())])
 
 
-def turn_on() -> None:
-    """Log requests: to whatever logging was set up for, or else to standard output."""
-    log.setLevel(logging.INFO)
-    if not log.hasHandlers():
+def turn(*, on: bool) -> None:
+    """Log requests, or do not: to whatever logging was set up for, or else to standard output."""
+    log.setLevel(logging.INFO if on else logging.WARNING)  # whatever other loggers of ours say
+    if on and not log.hasHandlers():
         handler = logging.StreamHandler(sys.stdout)
         handler.setFormatter(FieldsFormatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
         log.addHandler(handler)
@@ -60,6 +60,8 @@ def log_request(scope: Scope, route: str, status: int, seconds: float, id_: str)
     caller, client = CALLER.get(), scope.get("client")
     experiment = scope.get("path_params", {}).get("experiment")
     known = {
+        "method": scope["method"][:MAX_TEXT],
+        "route": route,
         "remote": None if client is None else client[0],
         "experiment": None if experiment is None else experiment[:MAX_TEXT],
         "status": status,
@@ -68,9 +70,7 @@ def log_request(scope: Scope, route: str, status: int, seconds: float, id_: str)
         "actor": caller.actor,
         "request": id_,
     }
-    fields = {name: value for name, value in known.items() if value is not None}
-    method = scope["method"][:MAX_TEXT]
-    log.info("%s %s", method, route, extra={"fields": {"method": method, "route": route, **fields}})
+    log.info("request", extra={"fields": {name: value for name, value in known.items() if value is not None}})
 
 
 def _shown(value: Any) -> str:

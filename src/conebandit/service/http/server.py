@@ -77,8 +77,7 @@ def serve(
     log_requests
         Whether each request is a line of the access log.
     """
-    if log_requests:
-        access_log.turn_on()
+    access_log.turn(on=log_requests)
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
     allow_files()
