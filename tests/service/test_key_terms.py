@@ -5,6 +5,7 @@ import json
 import sqlite3
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -354,27 +355,26 @@ def _operations_after(session, change):
     return session.operations()
 
 
-def test_operations_at_once_are_in_one_order(address):
+def test_operations_at_once_are_in_one_order_and_no_name_is_given_twice(address):
     with closing(open_store(address)) as store:
         make(store, "first")
-    failed = []
+    refused = []
 
     def work(number):
         with closing(open_store(address)) as store:
             for i in range(5):
+                make(store, f"{number}-{i}")
                 try:
-                    make(store, f"{number}-{i}")
-                except Exception as error:
-                    failed.append(error)
+                    make(store, f"same {i}")
+                except ConflictError as error:
+                    refused.append(error)
 
-    together = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in together:
-        thread.start()
-    for thread in together:
-        thread.join()
-    assert not failed
+    with ThreadPoolExecutor(4) as together:
+        list(together.map(work, range(4)))
+    assert len(refused) == 5 * 3
     with closing(open_store(address)) as store, store.read() as session:
-        assert [record.seq for record in session.operations()] == list(range(1, 22))
+        assert [record.seq for record in session.operations()] == list(range(1, 27))
+        assert len({row.name for row in session.api_keys()}) == len(session.api_keys()) == 26
 
 
 def test_the_commands(tmp_path, monkeypatch, begun):

@@ -7,6 +7,7 @@ import logging
 import random
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,6 +95,22 @@ def test_each_request_of_many_keeps_its_own_caller(guarded):
     frame = polars.read_parquet(io.BytesIO(table))
     assert frame["decided_by"].to_list() == ["page"] * 3
     assert frame["actor"].to_list() == ["a", "b", None]
+
+
+def test_callers_that_share_a_turn_are_not_mixed_up(guarded):
+    client, made, store = guarded
+    names = [(key, f"{key}-{i}") for key in ("page", "office") for i in range(60)]
+
+    def ask(name):
+        headers = {"x-api-key": made[name[0]], "x-actor": name[1]}
+        body = {"id": name[1], "context": PHONE}
+        return client.post("/experiments/checkout/decisions", json=body, headers=headers).status_code
+
+    with ThreadPoolExecutor(12) as together:
+        assert set(together.map(ask, names)) == {200}
+    decided = events_of(store, "checkout")[1:]
+    assert sorted(e.by for e in decided) == sorted(By(*name) for name in names)
+    assert all(e.by.actor == e.event.id for e in decided)
 
 
 @pytest.mark.parametrize("given", [b"x" * (MAX_ACTOR + 1), b"a\tb", b"\xff\xfe", "right\u202eleft".encode()])

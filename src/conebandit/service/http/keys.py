@@ -70,6 +70,7 @@ def create_key(
         raise InvalidError(f"scopes must be one or more of {', '.join(SCOPES)}; got {', '.join(scopes) or 'none'}.")
     if not 1 <= len(name) <= 64 or not name.isprintable():
         raise InvalidError(f"name must have 1 to 64 printable characters; got {name!a}.")
+    session.lock_operations()
     if any(row.name == name for row in session.api_keys()):
         raise ConflictError(f"there is a key {name!r} already, and logs tell keys by their names; take another one.")
     if rate:

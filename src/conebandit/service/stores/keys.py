@@ -97,10 +97,13 @@ class KeyTables:
 
     # ---- the log of the store -----------------------------------------------------------------------------------
 
+    def lock_operations(self) -> None:
+        """Nobody else operates on the store until we commit; before the first operation, two may collide."""
+        list(self._run(f"SELECT seq FROM store_log WHERE seq = 1{self._connection.for_update}"))
+
     def append_operation(self, kind: str, body: dict[str, Any]) -> None:
         """Append what was done to the store itself, sealed with all before it."""
-        lock = self._connection.for_update
-        list(self._run(f"SELECT seq FROM store_log WHERE seq = 1{lock}"))  # others wait; only the first may collide
+        self.lock_operations()
         last = list(self._run("SELECT seq, sealed FROM store_log ORDER BY seq DESC LIMIT 1"))
         before = Head(*last[0]) if last else BEGINNING
         record = seal(before.check, before.seq + 1, kind, None, body, seals=self.seals)
