@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 
 from conebandit.cli import app
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.errors import ConflictError, CorruptionError, UnavailableError
+from conebandit.service.errors import ConflictError, CorruptionError, SealKeyError, UnavailableError
 from conebandit.service.http import access, key_uses, keys
 from conebandit.service.http.rates import Bucket, Rate
 from conebandit.service.http.server import serving
 from conebandit.service.log.events import By
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import SCHEMA, open_store
+from conebandit.service.stores.seals import UNKEYED, Seals
 from conebandit.service.stores.session import Session
 from tests.service.driver import PHONE, Driver
 
@@ -348,6 +349,21 @@ def test_making_and_revoking_keys_is_logged_and_sealed(store):
     for change in ("UPDATE store_log SET body = '{}' WHERE seq = 1", "DELETE FROM store_log WHERE seq = 1"):
         with pytest.raises(CorruptionError), store.write() as session:  # and nothing is changed
             _operations_after(session, change)
+
+
+def test_the_log_of_the_store_is_sealed_with_its_key(address):
+    seals = Seals({"k1": "s" * 32})
+    with closing(open_store(address)) as store:
+        make(store, "before there was a key")
+    with closing(open_store(address, seals=seals)) as store:
+        make(store, "with a key")
+        with store.read() as session:
+            assert [record.check[:3] == "k1." for record in session.operations()] == [False, True]
+    with closing(open_store(address, seals=UNKEYED)) as store:
+        with pytest.raises(SealKeyError, match="'k1'"):
+            make(store, "without it")
+        with store.read() as session, pytest.raises(SealKeyError):
+            session.operations()
 
 
 def _operations_after(session, change):

@@ -249,6 +249,6 @@ def test_the_command(tmp_path, declaration):
         run.ask("d1", PHONE)
     assert call("repair-clock", "checkout").exit_code == 2, "a reason is required"
     assert "reason must be a text" in call("repair-clock", "checkout", "--reason", "").output
-    done = call("repair-clock", "checkout", "--reason", "the battery was empty", "--by", "ada")
+    done = call("repair-clock", "checkout", "--reason", "the battery was empty", "--actor", "ada")
     assert done.output == "checkout: dates after event 1 are repaired\n"
     assert CliRunner().invoke(app, ["verify", "--store", path]).exit_code == 0

@@ -93,7 +93,7 @@ def test_a_log_that_was_begun_before_there_was_a_key(run, declared, tmp_path, mo
     assert stripped.exit_code == 1
     assert "DISAGREES" in stripped.output
     assert "is not sealed with a key" in stripped.output
-    assert "checkout: sealed at event 2: k1." in run("experiment", "seal", "--by", "the board").output
+    assert "checkout: sealed at event 2: k1." in run("experiment", "seal", "--actor", "the board").output
     assert "is sealed with this key already" in run("experiment", "seal", "checkout").output
     good = run("verify")
     assert good.exit_code == 0, good.output

@@ -20,6 +20,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.service import audit as auditing
 from conebandit.service.audit import Wanted, audit, milliseconds, whole_audit
 from conebandit.service.client import Client
+from conebandit.service.engine.repair import repair_clock
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import CorruptionError
 from conebandit.service.http import access_log, keys
@@ -205,6 +206,24 @@ def test_an_audit_finds_what_a_plain_scan_finds(busy, monkeypatch):
         assert [event.seq for event in whole_audit(busy, "checkout", wanted)] == expected
         found_something += bool(expected)
     assert found_something > 30
+
+
+def test_an_audit_goes_by_the_dates_in_a_log_whose_clock_was_repaired(store, declaration):
+    run = Driver(store)
+    run.create(declaration)
+    for id_, now in {"a": 2_000_000, "b": 9_000_000, "c": 9_000_000}.items():
+        run.now = now
+        run.ask(id_)
+    repair_clock(store, "checkout", "the battery was empty", "ada", now=3_000_000)
+    run = Driver(store)
+    run.now = 4_000_000
+    run.ask("d")
+    for since, until in itertools.product([None, *range(1_000_000, 10_000_000, 1_000_000)], repeat=2):
+        wanted = Wanted(since=since, until=until)
+        found = [event.seq for event in whole_audit(store, "checkout", wanted)]
+        assert found == list(plain_audit(run.events, wanted))
+    [repaired] = whole_audit(store, "checkout", Wanted(actor="ada"))
+    assert repaired.kind == "clock_repaired"
 
 
 def test_an_audit_goes_on_with_what_was_appended(busy):

@@ -11,7 +11,7 @@ from conebandit.experiment.entries import short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import pages
-from conebandit.service.log.events import KINDS, NOBODY, By, read
+from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, read
 from conebandit.service.log.operations import read_operation
 from conebandit.service.replies import AuditedEvent, AuditPage
 from conebandit.service.stores.base import Store
@@ -79,8 +79,10 @@ def audit(store: Store, experiment_id: str, wanted: Wanted, after: int = 0, limi
 def _span(session: Session, experiment_id: str, wanted: Wanted, after: int) -> tuple[Head, Head]:
     """Between which heads of a log the wanted events are: after a position, and within the time that is asked for."""
     head = session.existing_head(experiment_id)
-    last = head.seq if wanted.until is None else _last_before(session, experiment_id, head, wanted.until)
-    first = 0 if wanted.since is None else _last_before(session, experiment_id, head, wanted.since)
+    first, last = 0, head.seq
+    if not session.of_kinds(experiment_id, (ClockRepaired.kind,), head.seq):  # else dates, as written, may decrease
+        first = first if wanted.since is None else _last_before(session, experiment_id, head, wanted.since)
+        last = last if wanted.until is None else _last_before(session, experiment_id, head, wanted.until)
     first = min(max(first, after), head.seq)
     return _head_at(session, experiment_id, first), _head_at(session, experiment_id, max(first, last))
 
@@ -109,7 +111,7 @@ def _head_at(session: Session, experiment_id: str, seq: int) -> Head:
 
 
 def _last_before(session: Session, experiment_id: str, head: Head, time: int) -> int:
-    """Position of the last event before a time, 0 if there is none; a few looks, as times in a log never decrease."""
+    """Position of the last event before a time, 0 if there is none; a few looks, if times do not decrease."""
     positions = range(1, head.seq + 1)
     return bisect_left(positions, time, key=lambda seq: read(_record(session, experiment_id, seq)).event.at)
 

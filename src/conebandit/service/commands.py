@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -357,17 +356,19 @@ def seal_experiment(
     ids: Annotated[list[str] | None, typer.Argument(help="Ids; all by default.")] = None,
     store: StoreAddress = STORE,
     seal_keys: SealKeys = None,
-    by: Annotated[str | None, typer.Option(help="Who vouches for what the logs hold; by default you.")] = None,
+    actor: Annotated[str, typer.Option(help="Who vouches for what the logs hold.")] = COMMAND_LINE,
 ) -> None:
     """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first."""
     from conebandit.service.engine.adopt import adopt  # noqa: PLC0415
     from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
+    from conebandit.service.log.events import as_actor  # noqa: PLC0415
 
     with _store(store, seal_keys) as opened:
+        who = as_actor(actor, "--actor")
         with opened.read() as session:
             wanted = ids or session.experiments()
         for id_ in wanted:
-            head = adopt(opened, id_, getpass.getuser() if by is None else by, plausible_now(opened))
+            head = adopt(opened, id_, who, plausible_now(opened))
             how = "is sealed with this key already" if head is None else f"sealed at event {head.seq}: {head.check}"
             typer.echo(f"{id_}: {how}")
 
@@ -378,7 +379,7 @@ def repair_experiment(
     reason: Annotated[str, typer.Option(help="What had happened; it is kept in the log.")],
     store: StoreAddress = STORE,
     seal_keys: SealKeys = None,
-    by: Annotated[str | None, typer.Option(help="Who says so; by default you.")] = None,
+    actor: Actor = COMMAND_LINE,
     after: Annotated[
         int | None,
         typer.Option(help="Position of the last event with a right date; by default the last not dated after now."),
@@ -387,9 +388,10 @@ def repair_experiment(
     """Let a log go on from now that a wrong clock has dated ahead. The clock of this machine must be right."""
     from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
     from conebandit.service.engine.repair import repair_clock  # noqa: PLC0415
+    from conebandit.service.log.events import as_actor  # noqa: PLC0415
 
     with _store(store, seal_keys) as opened:
-        who = getpass.getuser() if by is None else by
+        who = as_actor(actor, "--actor")
         repaired = repair_clock(opened, id_, reason, who, now=plausible_now(opened), after=after)
     typer.echo(f"{id_}: dates after event {repaired.after} are repaired")
 
@@ -424,6 +426,7 @@ def audit_experiment(
     since: Annotated[str | None, typer.Option("--from", help="A date or time, ISO 8601; UTC without a zone.")] = None,
     until: Annotated[str | None, typer.Option("--to", help="Only what was before this time.")] = None,
     store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
 ) -> None:
     """Who did what, and when, as JSON lines: in an experiment, or to API keys and by imports."""
     from conebandit.service.audit import Wanted, milliseconds, whole_audit, whole_store_audit  # noqa: PLC0415
@@ -431,7 +434,7 @@ def audit_experiment(
     with _plain_refusals():
         times = [None if t is None else milliseconds(t, n) for t, n in ((since, "--from"), (until, "--to"))]
     wanted = Wanted(actor, key_name, kind or (), *times)
-    with _store(store) as opened:
+    with _store(store, seal_keys) as opened:
         found = whole_store_audit(opened, wanted) if id_ is None else whole_audit(opened, id_, wanted)
         for event in found:
             typer.echo(json.dumps(event.to_dict()))
@@ -450,12 +453,13 @@ def create_key(
         str, typer.Option(help="Decisions and outcomes that it may ask a process for, such as 100/s.")
     ] = "",
     store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
     actor: Actor = COMMAND_LINE,
 ) -> None:
     """Make an API key and print it; it is shown this once and stored as a hash."""
     from conebandit.service.http import keys  # noqa: PLC0415
 
-    with _store(store, create=True) as opened, opened.write() as session:
+    with _store(store, seal_keys, create=True) as opened, opened.write() as session:
         made = keys.create_key(
             session, name, scope, experiments=experiments or (), expires=expires, rate=rate, by=_by(actor)
         )
@@ -479,12 +483,13 @@ def list_keys(store: StoreAddress = STORE) -> None:
 def revoke_key(
     id_: Annotated[str, typer.Argument(metavar="ID", help="Id of the key; 'key list' has it.")],
     store: StoreAddress = STORE,
+    seal_keys: SealKeys = None,
     actor: Actor = COMMAND_LINE,
 ) -> None:
     """Make an API key worthless, within a second."""
     from conebandit.service.http import keys  # noqa: PLC0415
 
-    with _store(store) as opened, opened.write() as session:
+    with _store(store, seal_keys) as opened, opened.write() as session:
         found = keys.revoke_key(session, id_, _by(actor))
     if not found:
         typer.echo(f"there is no key {id_!r}.", err=True)
