@@ -84,6 +84,16 @@ def test_whatever_is_sent_to_the_service_is_logged_with_who_sent_it(guarded):
     assert shown[1]["body"]["by"] == {"actor": "Dr. Müller", "key": "office"}
 
 
+@pytest.mark.parametrize("name", ["Müller", "ÿþ", "高橋"])
+def test_actors_come_in_utf_8_or_as_many_clients_send_them(guarded, name):
+    client, made, store = guarded
+    sent = [name.encode()] + ([name.encode("latin-1")] if max(name) <= "\xff" else [])
+    for mode, actor in zip(("off", "live"), sent, strict=False):
+        headers = {"x-api-key": made["office"], "x-actor": actor}
+        assert client.post("/experiments/checkout/mode", json={"mode": mode}, headers=headers).status_code == 200
+    assert [e.by.actor for e in events_of(store, "checkout")[1:]] == [name] * len(sent)
+
+
 def test_each_request_of_many_keeps_its_own_caller(guarded):
     client, made, store = guarded
     for i, actor in enumerate(["a", "b", None]):
@@ -114,7 +124,7 @@ def test_callers_that_share_a_turn_are_not_mixed_up(guarded):
     assert all(e.by.actor == e.event.id for e in decided)
 
 
-@pytest.mark.parametrize("given", [b"x" * (MAX_ACTOR + 1), b"a\tb", b"\xff\xfe", "right\u202eleft".encode()])
+@pytest.mark.parametrize("given", [b"x" * (MAX_ACTOR + 1), b"a\tb", b"\x85\xff", "right\u202eleft".encode()])
 def test_actors_that_cannot_be_are_refused_before_anything_is_done(guarded, given):
     client, made, store = guarded
     headers = {"x-api-key": made["office"], "x-actor": given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -50,15 +51,16 @@ CALLER: ContextVar[Caller] = ContextVar("caller", default=UNKNOWN)
 
 
 def actor_of(request: Request) -> str | None:
-    """The actor that a request names, in UTF-8; an error 422 if it cannot be one."""
+    """The actor that a request names; an error 422 if it cannot be one."""
     given = request.headers.getlist(ACTOR)
     if len(given) > 1:
         raise HTTPException(422, f"header X-Actor must be given once; got {len(given)} of them.")
     if not given or not given[0].strip():  # a proxy may send it empty
         return None
+    name = given[0]  # read as Latin-1, which is what many clients send
+    with suppress(UnicodeDecodeError):
+        name = name.encode("latin-1").decode()
     try:
-        return as_actor(given[0].encode("latin-1").decode(), "header X-Actor")
-    except UnicodeDecodeError:
-        raise HTTPException(422, "header X-Actor must be text in UTF-8.") from None
+        return as_actor(name, "header X-Actor")
     except InvalidError as error:
         raise HTTPException(422, str(error)) from None
