@@ -30,13 +30,20 @@ from conebandit.service.past import begin
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver
 
+REVIEWED = {"name": "dose", "range": [0, 10], "outside": "hold"}
 WHO = {"x-actor": "Dr. Müller".encode()}
 # What to send to each route that writes, in an order in which each of them appends an event. A new one belongs here.
 REQUESTS: dict[str, dict[str, Any]] = {
     "/experiments": {"id": "second", "arms": ["a"], "metrics": [{"name": "m"}], "policy": {"name": "ParetoUCB1"}},
     "/experiments/{experiment}/copy": {"id": "third", "changes": {"mode": "off"}},
     "/experiments/{experiment}/decisions": {"decisions": [{"id": f"d{i}", "context": PHONE} for i in range(3)]},
-    "/experiments/{experiment}/outcomes": {"outcomes": [{"id": "d0", "values": {"revenue": 1.0}}]},
+    "/experiments/{experiment}/outcomes": {
+        "outcomes": [{"id": "d0", "values": {"revenue": 1.0}}, {"id": "d1", "values": {"dose": 99.0}}]
+    },
+    "/experiments/{experiment}/held": {"id": "d1", "values": {"dose": 99.0}, "verdict": "release", "reason": "seen"},
+    "/experiments/{experiment}/retractions": {"id": "d0", "metrics": ["revenue"], "reason": "of another"},
+    "/experiments/{experiment}/voids": {"id": "d0", "reason": "a test"},
+    "/experiments/{experiment}/contexts": {"id": "d2", "context": {"age": 31, "device": "desk"}, "reason": "misread"},
     "/experiments/{experiment}/arms": {"add": "fresh"},
     "/experiments/{experiment}/mode": {"mode": "shadow"},
 }
@@ -51,6 +58,7 @@ def events_of(store, id_):
 def guarded(address, declaration):
     """A service with keys: its address and theirs."""
     store = open_store(address)
+    declaration = declaration | {"metrics": [*declaration["metrics"], REVIEWED]}
     Driver(store).create(declaration)
     with store.write() as session:
         made = {name: keys.create_key(session, name, [scope]) for name, scope in KEYS.items()}
@@ -69,14 +77,15 @@ def test_whatever_is_sent_to_the_service_is_logged_with_who_sent_it(guarded):
         "say here what to send to a route that writes"
     )
     for path, body in REQUESTS.items():
-        id_ = body.get("id", "checkout")  # where the events go
-        known = [] if "id" in body else events_of(store, id_)
+        begins = path == "/experiments" or path.endswith("/copy")
+        id_ = body["id"] if begins else "checkout"  # where the events go
+        known = [] if begins else events_of(store, id_)
         headers = {"x-api-key": made["office"], **WHO}
         for _ in range(2):  # again is a no-op
             reply = client.post(path.format(experiment="checkout"), json=body, headers=headers)
             assert reply.status_code in (200, 201), reply.text
         new = events_of(store, id_)[len(known) :]
-        assert new, path
+        assert {entry.event.kind for entry in new} - {"revised"}, path
         for entry in new:
             by = None if entry.event.kind == "revised" else By("office", "Dr. Müller")
             assert entry.by == by, (path, entry)
@@ -168,6 +177,7 @@ def busy(store, declaration):
                 turn.decide("checkout", [{"id": f"d{step}", "context": PHONE}])
             else:
                 turn.report("checkout", [{"id": next(iter(sent(run))), "values": {"revenue": float(step)}}])
+                turn.void("checkout", [{"id": next(iter(sent(run))), "void": bool(step % 2), "reason": "a test"}])
     return store
 
 
@@ -195,7 +205,16 @@ def test_an_audit_finds_what_a_plain_scan_finds(busy, monkeypatch):
         records = session.events("checkout", limit=10**6)
     times = sorted({json.loads(record.text)["at"] for record in records})
     some_times = [None, times[0], times[len(times) // 2], times[len(times) // 2] + 1, times[-1] + 1]
-    kinds = [(), ("decided",), ("mode_changed", "created"), ("revised",), ("reported", "mode_changed")]
+    kinds = [
+        (),
+        ("decided",),
+        ("mode_changed", "created"),
+        ("revised",),
+        ("reported", "mode_changed"),
+        ("voided",),
+        ("retracted", "voided"),
+        ("voided", "created"),
+    ]
     rng = random.Random(1)
     combinations = list(itertools.product([None, "eve", 'o"neil', "page", "nobody"], [None, "page", "eve"], kinds,
                                           some_times, some_times))  # fmt: skip

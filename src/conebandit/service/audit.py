@@ -11,8 +11,9 @@ from conebandit.experiment.entries import short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import pages
-from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, read
+from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, Decided, Reported, read
 from conebandit.service.log.operations import read_operation
+from conebandit.service.log.times import as_text
 from conebandit.service.replies import AuditedEvent, AuditPage
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record, canonical
@@ -20,8 +21,9 @@ from conebandit.service.stores.session import PAGE, Session
 
 MAX_AUDITED = 1000  # events of a page
 MAX_SEARCHED = 10_000  # events that are looked at for a page; where it ended, the next page goes on
-# Events that are few, and found without reading the log.
+# Events that are few, and found without reading the log: those about no decision, and what is said of one afterwards.
 ABOUT_NO_DECISION = frozenset(name for name, kind in KINDS.items() if kind.decision is None)
+AMENDMENTS = frozenset(KINDS) - ABOUT_NO_DECISION - {Decided.kind, Reported.kind}
 
 
 class Wanted(NamedTuple):
@@ -89,14 +91,16 @@ def _span(session: Session, experiment_id: str, wanted: Wanted, after: int) -> t
 
 def _candidates(store: Store, experiment_id: str, kinds: Sequence[str], start: Head, end: Head) -> Iterator[Record]:
     """Events among which the wanted ones are, checked, in order."""
-    if not kinds or not ABOUT_NO_DECISION.issuperset(kinds):
+    amendments = AMENDMENTS.issuperset(kinds)
+    if not kinds or not (amendments or ABOUT_NO_DECISION.issuperset(kinds)):
         for page in pages(store, experiment_id, end, start):
             yield from page
         return
     after, going = start.seq, True
     while going:
         with store.read() as session:
-            page = session.next_about_no_decision(experiment_id, kinds, after, end.seq, PAGE)
+            look_up = session.amendments if amendments else session.next_about_no_decision
+            page = look_up(experiment_id, kinds, after, end.seq, PAGE)
         yield from page
         after, going = page[-1].seq if page else after, len(page) == PAGE
 
@@ -126,7 +130,7 @@ def _record(session: Session, experiment_id: str, seq: int) -> Record:
 def _shown(record: Record, at: int, by: By | None) -> AuditedEvent:
     key, actor = by or NOBODY
     return AuditedEvent(
-        seq=record.seq, at=iso(at), kind=record.kind, key=key, actor=actor, decision=record.decision,
+        seq=record.seq, at=as_text(at), kind=record.kind, key=key, actor=actor, decision=record.decision,
         check=record.check, body=record.body,
     )  # fmt: skip
 
@@ -147,11 +151,6 @@ def whole_store_audit(store: Store, wanted: Wanted) -> Iterable[AuditedEvent]:
         at, by = read_operation(record)
         if wanted.asks_for(record.kind, at, by):
             yield _shown(record, at, by)
-
-
-def iso(at: int) -> str:
-    """Milliseconds since 1970 as ISO 8601, in UTC."""
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def milliseconds(given: str, where: str) -> int:
