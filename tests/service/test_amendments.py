@@ -207,6 +207,18 @@ def test_a_value_that_was_held_in_time_is_in_time_when_it_is_released(run):
     assert taught(run)["latency"] == [-1.0, 10.0], "late, whoever releases it"
 
 
+def test_past_rows_are_clipped_and_never_held(declaration):
+    def learn(outside):
+        metric = {"name": "m", "range": [0, 10], "outside": outside}
+        experiment = Experiment.from_dict({**declaration, "metrics": [metric], "context": []})
+        return experiment.learn({"arm": ["old", "new"], "m": [3.0, 99.0]})
+
+    assert learn("clip").policy.state()["counts"].sum() == 2
+    for outside in ("hold", "refuse"):
+        with pytest.raises(ValueError, match=r"'m' must lie in its range, 0 to 10; got 99"):
+            learn(outside)
+
+
 @pytest.mark.parametrize("wrong", [{"outside": "drop"}, {"outside": "clip", "range": None}, {"upload": "1h"}])
 def test_what_makes_no_sense_is_not_declared(declaration, wrong):
     metric = {"name": "m", "range": [0, 1], **wrong}
