@@ -9,7 +9,7 @@ from conebandit.service.client import requests
 from conebandit.service.client.common import Common, Outcome, Wanted, described
 from conebandit.service.client.errors import ClientError
 from conebandit.service.client.patience import Deadline
-from conebandit.service.client.requests import Context, ObservedAt, R, Request
+from conebandit.service.client.requests import Context, R, Request, Time, Times, Values
 from conebandit.service.client.transport import Transport
 from conebandit.service.replies import Assignment, Receipt
 
@@ -104,14 +104,7 @@ class Client(Common):
         wanted = self._wanted(experiment, contexts, ids)
         return wanted.with_answers(self._decide(wanted) if wanted.open else [])
 
-    def report(
-        self,
-        experiment: str,
-        id: str,  # noqa: A002
-        values: Mapping[str, float],
-        *,
-        observed_at: ObservedAt | None = None,
-    ) -> Receipt:
+    def report(self, experiment: str, id: str, values: Values, *, observed_at: Time | None = None) -> Receipt:  # noqa: A002
         """Report metrics of a decision: any of them, at any time, again, or corrected.
 
         ``observed_at`` is when they were measured: a time with a zone, or ISO 8601 with an offset.
@@ -119,11 +112,7 @@ class Client(Common):
         return self.report_many(experiment, {id: values}, observed_at=observed_at)[0]
 
     def report_many(
-        self,
-        experiment: str,
-        outcomes: Mapping[str, Mapping[str, float]],
-        *,
-        observed_at: ObservedAt | Mapping[str, ObservedAt] | None = None,
+        self, experiment: str, outcomes: Mapping[str, Values], *, observed_at: Times = None
     ) -> list[Receipt]:
         """Report metrics of several decisions, by id; all or none. Without outcomes nothing is sent.
 

@@ -32,7 +32,9 @@ from conebandit.service.replies import (
 )
 
 Context = Mapping[str, float | str | None]
-ObservedAt = datetime | str  # text is ISO 8601, with an offset
+Values = Mapping[str, float]
+Time = datetime | str  # with a zone; text is ISO 8601, with an offset
+Times = Time | Mapping[str, Time] | None  # one for all, or by id
 R = TypeVar("R")
 Q = TypeVar("Q", bound=Reply)
 
@@ -77,15 +79,13 @@ def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[li
     return Request("POST", path, lambda content: list(_typed(Receipts, content).outcomes), {"outcomes": list(outcomes)})
 
 
-def as_outcomes(
-    values: Mapping[str, Mapping[str, float]], observed_at: ObservedAt | Mapping[str, ObservedAt] | None
-) -> list[dict[str, Any]]:
-    """Tables of ``id``, ``values`` and, if somebody said it, ``observed_at``: one for all, or by id."""
+def as_outcomes(values: Mapping[str, Values], observed_at: Times) -> list[dict[str, Any]]:
+    """Tables of ``id``, ``values`` and, if somebody said it, ``observed_at``."""
     times = observed_at if isinstance(observed_at, Mapping) else dict.fromkeys(values, observed_at)
     return [{"id": id_, "values": dict(told), **_observed(times.get(id_))} for id_, told in values.items()]
 
 
-def _observed(time: ObservedAt | None) -> dict[str, str]:
+def _observed(time: Time | None) -> dict[str, str]:
     if time is None:
         return {}
     if isinstance(time, datetime):
@@ -133,12 +133,12 @@ def held(experiment: str, after: int = 0, limit: int = 100) -> Request[dict[str,
     return _look(HeldValues, experiment, "held", after=after, limit=limit)
 
 
-def release(experiment: str, id: str, values: Mapping[str, float], *, reason: str) -> Request[bool]:  # noqa: A002
+def release(experiment: str, id: str, values: Values, *, reason: str) -> Request[bool]:  # noqa: A002
     """Let values on hold count, given as they were seen."""
     return _amend(experiment, "held", id, values=dict(values), verdict="release", reason=reason)
 
 
-def reject(experiment: str, id: str, values: Mapping[str, float], *, reason: str) -> Request[bool]:  # noqa: A002
+def reject(experiment: str, id: str, values: Values, *, reason: str) -> Request[bool]:  # noqa: A002
     """Wait no more for values on hold, given as they were seen: they do not count."""
     return _amend(experiment, "held", id, values=dict(values), verdict="reject", reason=reason)
 
