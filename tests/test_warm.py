@@ -22,7 +22,9 @@ FIRST_USES = """
 import math, tempfile, pathlib
 import numpy as np, conebandit as cb
 from conebandit.experiment.declaration import Experiment
+from conebandit.policies.registry import OURS
 from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.turn import Turn
 from conebandit.service.stores.base import open_store
 
@@ -59,6 +61,10 @@ with tempfile.TemporaryDirectory() as folder:
         turn.report("e", [{"id": "1", "values": {"m": 1.0}}])
         turn.front("e", context), turn.explain("e", context)
     store.close()
+for policy in (*OURS, {"name": "ConeTree", "preset": "paper"}, {"name": "ParetoUCB1", "explore": 0.1}):
+    Kernels().for_decisions(Experiment.from_dict({**declaration, "policy": policy}))
+for block in (5, "day", "auto"):
+    Kernels().for_shift(Experiment.from_dict({**declaration, "shift_block": block}))
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Self
@@ -25,6 +26,7 @@ AMENDED = (Voided.kind, ContextCorrected.kind)  # events after which a context i
 MAX_AMENDED = 2**62  # all of them
 # Length of a period, when one began (1970 began on a Thursday), and periods of the reference.
 PERIODS: dict[ShiftBlock, tuple[int, int, int]] = {"day": (DAY, 0, 15), "week": (7 * DAY, 4 * DAY, 7)}
+REHEARSED, REHEARSED_BLOCK = 1000, 16  # contexts, and at most so many of them in a block
 
 
 @dataclass
@@ -41,16 +43,8 @@ class _Watched:
     @classmethod
     def begin(cls, experiment: Experiment, amended: dict[str, tuple[float, ...] | None] | None = None) -> Self:
         """Nothing seen yet."""
-        block, reference = experiment.shift_block, None
-        if block in PERIODS:
-            *_, reference = PERIODS[block]
-        monitor = ShiftMonitor(
-            experiment.context_dim,
-            seed=experiment.seed,
-            block="manual" if isinstance(block, str) and block != "auto" else block,
-            reference=reference,
-        )
-        return cls(monitor, _coordinates(experiment), block, amended or {})
+        monitor = _monitor(experiment.shift_block, experiment.context_dim, experiment.seed)
+        return cls(monitor, _coordinates(experiment), experiment.shift_block, amended or {})
 
     def see(self, page: list[Record]) -> None:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
@@ -72,10 +66,18 @@ class _Watched:
 
 
 class ShiftWatch:
-    """A monitor for each experiment, fed with what is new in the log when somebody asks."""
+    """A monitor for each experiment, fed with what is new in the log when somebody asks.
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    Parameters
+    ----------
+    store
+        Where the logs are.
+    prepare
+        Called before an experiment is watched for the first time; may see to its kernels.
+    """
+
+    def __init__(self, store: Store, prepare: Callable[[Experiment], None] = lambda _: None) -> None:
+        self._store, self._prepare = store, prepare
         self._locks: dict[str, threading.Lock] = {}  # one for each experiment: a long log keeps only its own waiting
         self._watched: dict[str, _Watched] = {}
 
@@ -95,10 +97,33 @@ class ShiftWatch:
                 amended = {} if watched is not None else _amended(session, experiment_id, head)
             if watched is None:
                 experiment = declared(self._store, experiment_id, head)
+                self._prepare(experiment)
                 watched = self._watched[experiment_id] = _Watched.begin(experiment, amended)
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)
             return _describe(watched)
+
+
+def _monitor(block: ShiftBlock, coordinates: int, seed: int) -> ShiftMonitor:
+    """One that has seen nothing yet; where blocks end by the clock, somebody has to say so."""
+    if block in PERIODS:
+        *_, reference = PERIODS[block]
+        return ShiftMonitor(coordinates, seed=seed, block="manual", reference=reference)
+    return ShiftMonitor(coordinates, seed=seed, block=block)
+
+
+def rehearse_shift(experiment: Experiment) -> None:
+    """Watch some contexts as those of an experiment would be, so that whatever it takes is compiled."""
+    block: ShiftBlock = experiment.shift_block
+    block = min(block, REHEARSED_BLOCK) if isinstance(block, int) else block
+    contexts = np.random.default_rng(0).uniform(size=(REHEARSED, min(experiment.context_dim, 2)))
+    for waves in (0.0, 1.0):  # contexts that depend on each other are watched in blocks
+        monitor = _monitor(block, contexts.shape[1], experiment.seed)
+        for part in np.split(contexts + waves * np.sin(np.arange(REHEARSED) / 8)[:, None], REHEARSED // 40):
+            monitor.update_many(part)
+            if monitor.block == "manual":
+                monitor.end_block()
+        monitor.snapshot()
 
 
 def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:

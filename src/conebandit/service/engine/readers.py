@@ -14,7 +14,7 @@ from conebandit.service.errors import ServiceError, UnavailableError
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
-from conebandit.service.stores.records import Head
+from conebandit.service.stores.records import Head, Record
 from conebandit.service.stores.session import Session
 
 THREADS = 2  # few: each has a connection to the store, and takes time from the decisions
@@ -41,10 +41,14 @@ class LogReaders:
         Where to read.
     done
         Called, by one of the threads, with what came of it.
+    prepare
+        Called, by one of the threads, with the first record of a log before it is folded; may see to its kernels.
     """
 
-    def __init__(self, store: Store, done: Callable[[LogRead], None]) -> None:
-        self._store, self._done = store, done
+    def __init__(
+        self, store: Store, done: Callable[[LogRead], None], prepare: Callable[[Record], None] = lambda _: None
+    ) -> None:
+        self._store, self._done, self._prepare = store, done, prepare
         self._given_up = False
         self._wanted: queue.SimpleQueue[tuple[str, State | None] | None] = queue.SimpleQueue()
         self._threads = [
@@ -78,6 +82,9 @@ class LogReaders:
         try:
             with self._look() as session:
                 head = session.head(experiment)
+                first = session.events(experiment, 0, 1) if state is None and head is not None else []
+            for record in first:
+                self._prepare(record)
             return LogRead(experiment, read_to_head(self._look, experiment, state), head)
         except RefusalError as error:
             return LogRead(experiment, error, head)

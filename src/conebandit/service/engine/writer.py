@@ -14,6 +14,7 @@ from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
+from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.requests import Request, Work, reply_to_all
 from conebandit.service.engine.revisions import Revisions
 from conebandit.service.engine.transaction import Transaction
@@ -43,6 +44,8 @@ class Writer:
         Called after turns 1, 2, 4, 8 and so on: more and more rarely, and each time after something new may have come.
     at_end
         Called when everything is written, before the store is closed.
+    kernels
+        Asked before an experiment is used for the first time, by threads other than the writer's.
 
     Examples
     --------
@@ -65,8 +68,10 @@ class Writer:
         clock: SteadyClock | None = None,
         tidy_up: Callable[[], None] = lambda: None,
         at_end: Callable[[], None] = lambda: None,
+        kernels: Kernels | None = None,
     ) -> None:
         self.store = store
+        self.kernels = kernels or Kernels()
         self.events_written = 0
         self.turns = 0
         self._clock, self._tidy_up, self._at_end = clock or SteadyClock(), tidy_up, at_end
@@ -74,7 +79,7 @@ class Writer:
         self._ledger = Ledger(MAX_REPLAYED)
         self._queue: queue.SimpleQueue[list[Request] | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
-        self._readers = LogReaders(store, self._queue.put)
+        self._readers = LogReaders(store, self._queue.put, self.kernels.for_log)
         self._n_asked = self._n_taken = 0  # requests
         self._parked: dict[str, list[Request]] = {}  # requests on logs that are being read
         self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile

@@ -18,10 +18,10 @@ from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.session import NOBODY
 
-LongRead = Literal["shift", "export", "events"]
+LongRead = Literal["shift", "export", "events", "declaration"]
 # How many reads of a kind are done at once; more wait. Together far fewer than there are threads, so that short reads
-# find one: every request may have to read the API keys.
-MAX_LONG_READS: dict[LongRead, int] = {"shift": 4, "export": 8, "events": 4}
+# find one: every request may have to read the API keys. What is declared may have to be compiled.
+MAX_LONG_READS: dict[LongRead, int] = {"shift": 4, "export": 8, "events": 4, "declaration": 4}
 
 MAX_READY_AGE = 1.0  # seconds for which it is believed that the store can be written to
 
@@ -40,7 +40,7 @@ class Backend:
     def __init__(self, writer: Writer) -> None:
         self.writer = writer
         self.store: Store = writer.store
-        self.shift = ShiftWatch(writer.store)
+        self.shift = ShiftWatch(writer.store, writer.kernels.for_shift)
         self._gathering = Gathering(writer.submit_all)
         self._written = -math.inf  # when it was last seen that the store can be written to
         self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}

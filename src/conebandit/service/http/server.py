@@ -11,14 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import cast
 
 import uvicorn
 
 from conebandit.experiment.errors import InvalidError, RefusalError
+from conebandit.kernels.compile import kept_in
 from conebandit.service.engine.anchors import EVERY, Anchors, destination
+from conebandit.service.engine.rehearsal import Kernels, prepare_start
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import SealKeyError, UnavailableError
 from conebandit.service.http import access_log
@@ -32,7 +34,11 @@ BACKLOG = 2048  # callers that may wait to be let in
 AT_ONCE = 100  # of them are let in before those that are too many can make way
 PATIENCE, PAUSE = 30.0, 1.0  # seconds for which a start tries again while the store does not answer, and between tries
 GRACE = 10  # seconds for requests that are being answered when the service is told to end
+QUIET = 1.0  # seconds of a start before it says why it takes so long
+COMPILING = "Compiling kernels (first use on this machine; `conebandit warm` does it beforehand) ..."
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
+
+log = logging.getLogger("conebandit.service")
 
 
 class _Server(uvicorn.Server):
@@ -82,8 +88,19 @@ def serve(
     sys.setswitchinterval(SWITCH)
     allow_files()
     anchors = None if anchor is None else partial(Anchors, send=destination(anchor), every=anchor_every)
-    prepare = partial(_prepare, where, host, port, allow_hosts, rate=rate, tidy_up=_freeze_memory, say=say)
-    prepare = partial(prepare, seals=seals, anchors=anchors)
+    prepare = partial(
+        _prepare,
+        where,
+        host,
+        port,
+        allow_hosts,
+        rate=rate,
+        tidy_up=_freeze_memory,
+        kernels=Kernels(apart=True),
+        say=say,
+        seals=seals,
+        anchors=anchors,
+    )
     server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
@@ -148,26 +165,23 @@ def _prepare(
     *,
     rate: Rate | None = None,
     tidy_up: Callable[[], None] = _nothing,
+    kernels: Kernels | None = None,
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
     anchors: Callable[[Store], Anchors] | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
-    """Open the store, read the logs, and only then listen: whoever is let in is answered at once."""
+    """Open the store, compile, read the logs, and only then listen: whoever is let in is answered at once."""
     store = open_store(where, seals=seals)
     try:
-        n_experiments = _look_around(store, host, say)
+        _look_around(store, host, say)
     except RefusalError:
         store.close()
         raise
     listener = _bind(host, port)
     send_last = _nothing if anchors is None else anchors(store).close
-    writer = Writer(store, tidy_up=tidy_up, at_end=send_last)
+    writer = Writer(store, tidy_up=tidy_up, at_end=send_last, kernels=kernels)
     try:
-        if n_experiments:
-            say(f"Reading the logs of {n_experiments} experiment{'s' if n_experiments > 1 else ''} ...")
-            writer.warm_up()
-            with store.read() as session:  # a store that went away meanwhile says so here
-                session.experiments()
+        _warm_up(writer, say)
         _listen(listener, host)
     except (OSError, RefusalError):
         writer.close()
@@ -192,8 +206,27 @@ def _prepare(
     return _Server(config), listener
 
 
-def _look_around(store: Store, host: str, say: Callable[[str], None]) -> int:
-    """How many experiments there are; an error if the store must not be served like this.
+def _warm_up(writer: Writer, say: Callable[[str], None]) -> None:
+    """Have machine code and states in memory."""
+    with writer.store.read() as session:
+        logs = session.first_events()
+    if kept_in() is None:
+        log.warning("there is no folder to keep machine code in, so it is compiled at each start: set NUMBA_CACHE_DIR")
+    begun, notice = time.monotonic(), threading.Timer(QUIET, say, [COMPILING])
+    notice.start()  # what was compiled before is found in less time
+    compiled = prepare_start(logs)
+    notice.cancel()
+    if compiled:
+        say(f"Compiled {compiled} kernels in {time.monotonic() - begun:.0f} s.")
+    if logs:
+        say(f"Reading the logs of {len(logs)} experiment{'s' if len(logs) > 1 else ''} ...")
+        writer.warm_up()
+        with writer.store.read() as session:  # a store that went away meanwhile says so here
+            session.experiments()
+
+
+def _look_around(store: Store, host: str, say: Callable[[str], None]) -> None:
+    """An error if the store must not be served like this.
 
     A log that is not sealed although there is a key is not served, but the others are.
     """
@@ -211,7 +244,6 @@ def _look_around(store: Store, host: str, say: Callable[[str], None]) -> int:
             if key_of(head.check) is not None:
                 raise
             say(f"Not served: {error}")
-    return len(heads)
 
 
 def _address(listener: socket.socket, host: str) -> str:

@@ -11,6 +11,7 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, with_policy
 from conebandit.service.copying import copied_declaration
+from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.turn import Turn
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
@@ -26,7 +27,7 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
     @admin.post("/experiments", status_code=201, response_model=Description)
     async def create(declaration: DeclarationBody) -> JSONResponse:
         """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
-        experiment = await backend.in_thread(_checked, declaration)
+        experiment = await backend.read_long("declaration", _checked, declaration, backend.writer.kernels)
         door.check_experiment(experiment.id)
         return as_json(await backend.in_turn(experiment.id, lambda turn: turn.create(experiment)), 201)
 
@@ -61,8 +62,10 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
     app.include_router(admin)
 
 
-def _checked(declaration: dict[str, Any]) -> Experiment:
-    """What is declared. The slow checks are made here, in a thread, so that no decision waits for them."""
+def _checked(declaration: dict[str, Any], kernels: Kernels) -> Experiment:
+    """What is declared. What is slow is done here, in a thread, so that no decision waits: checks, and compiling."""
     experiment = Experiment.from_dict(declaration)
-    make_policy(with_policy(experiment), experiment.arms)
+    named = with_policy(experiment)
+    make_policy(named, experiment.arms)
+    kernels.for_decisions(named)
     return experiment
