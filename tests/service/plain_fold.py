@@ -9,8 +9,9 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import make_policy
 
 
-def plain_fold(events):  # noqa: PLR0912  (plain means written out)
-    """The policy after a list of events."""
+def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out)
+    """The policy after a list of events; ``learned``, a list, gets every metric that was learned, and of what."""
+    learned = [] if learned is None else learned
     bodies = [(e.seq, e.kind, json.loads(e.text)) for e in events]
     experiment = Experiment.from_dict(bodies[0][2]["declaration"])
     view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
@@ -71,6 +72,7 @@ def plain_fold(events):  # noqa: PLR0912  (plain means written out)
 
     def learn(decision, names, values):
         if decision["arm"] in arms:
+            learned.extend((name, decision.get("id")) for name in names)
             reward = [math.nan] * len(metrics)
             for i, name in enumerate(metrics):
                 if name in names:

@@ -303,11 +303,16 @@ class BeatenArm(Reply):
 
 @dataclass(frozen=True)
 class Explanation(Reply):
-    """Why these arms, in a context; ``path``, ``kept_out`` and ``beaten`` are null where a policy cannot say it."""
+    """Why these arms, in a context; ``path``, ``kept_out`` and ``beaten`` are null where a policy cannot say it.
+
+    ``learned``: for each metric, of how many decisions (and past rows) a value was learned, defaults included.
+    ``observations``: the largest of these numbers.
+    """
 
     version: int
     policy: str
     observations: int
+    learned: dict[str, int]
     active: tuple[str, ...]
     front: tuple[FrontArm, ...]
     path: tuple[PathBox, ...] | None

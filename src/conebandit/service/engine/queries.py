@@ -41,7 +41,8 @@ class Queries(Part):
         return Explanation(
             version=state.version,
             policy=state.experiment.policy,
-            observations=state.policy.n_observations,
+            observations=max(state.learned),
+            learned=dict(zip(state.experiment.metric_index, state.learned, strict=True)),
             active=tuple(names[k] for k in active if state.arms[names[k]]),
             front=_front(state, state.policy.front(x)),
             path=tuple(PathBox(box.level, box.seen) for box in why.path) if hasattr(why, "path") else None,

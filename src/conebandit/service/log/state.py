@@ -62,6 +62,8 @@ class State:
         Its time, in milliseconds since 1970; decreases only where the clock was repaired.
     version
         Position of the last event that changed what the policy knows.
+    learned
+        For each metric, of how many decisions and past rows a value was learned, defaults included.
     corrected_from
         Position from which on the policy would have learned something else, had it known of the corrections and
         changes of arms after the view; None if there are none.
@@ -81,6 +83,7 @@ class State:
         self.head = BEGINNING
         self.at = 0
         self.version = 0
+        self.learned = [0] * len(experiment.metrics)
         self.corrected_from: int | None = None
         self.stale = False
         self.last_snapshot = 0
@@ -187,6 +190,7 @@ class State:
         reward = np.full(len(self.experiment.metrics), np.nan)
         for m, value in values.items():
             reward[m] = self.experiment.metrics[m].reward(value)
+            self.learned[m] += 1
         self.policy.observe(np.array(x), self._index[arm], reward)
         self.version = seq
 
@@ -201,6 +205,7 @@ class State:
             "head": self.head,
             "at": self.at,
             "version": self.version,
+            "learned": list(self.learned),
             "pending": self.corrected_from,
             "windows": self._windows.plain(),
         }
@@ -212,6 +217,7 @@ class State:
         self.policy = policy
         self.arms, self.mode, self.at = dict(plain["arms"]), plain["mode"], plain["at"]
         self.version, self.corrected_from = plain["version"], plain["pending"]
+        self.learned = list(plain["learned"])
         self.head = Head(*plain["head"])
         self._windows.resume(plain["windows"])
         return self

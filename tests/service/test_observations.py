@@ -1,0 +1,76 @@
+"""What ``explain`` says of how much was learned: decisions, not values, for each metric."""
+
+import random
+
+import pytest
+
+from conebandit.service.log.replay import rebuild
+from conebandit.service.stores.base import open_store
+from tests.service.driver import HOUR, PHONE, Driver
+from tests.service.plain_fold import plain_fold
+
+METRICS = [
+    {"name": "revenue"},
+    {"name": "latency", "direction": "min", "worst": 10.0, "window": "1h", "default": 10.0},
+    {"name": "returned", "window": "2h"},
+    {"name": "rating", "window": "3h", "default": 1.0},
+    {"name": "visits", "window": "1h", "default": 0.0},
+]
+
+
+@pytest.fixture
+def run(address, declaration):
+    store = open_store(address)
+    driver = Driver(store)
+    driver.create({**declaration, "metrics": METRICS})
+    yield driver
+    store.close()
+
+
+def learned(run):
+    told = run.explain(PHONE)
+    assert told["observations"] == max(told["learned"].values())
+    return told["learned"]
+
+
+def test_a_decision_counts_once_for_each_metric(run):
+    none = dict.fromkeys((metric["name"] for metric in METRICS), 0)
+    run.ask("a")
+    assert learned(run) == none
+    run.tell("a", revenue=1.0)
+    run.tell("a", latency=2.0)
+    run.tell("a", latency=3.0)
+    assert learned(run) == none | {"revenue": 1, "latency": 1}
+    assert run.explain(PHONE)["observations"] == 1, "not two: it is one decision"
+    run.now += 4 * HOUR
+    run.ask("b")  # the other defaults of a count now
+    assert learned(run) == none | {"revenue": 1, "latency": 1, "rating": 1, "visits": 1}
+    run.now += 4 * HOUR
+    run.tell("b", revenue=1.0, returned=1.0)  # which is too late
+    assert learned(run) == {"revenue": 2, "latency": 2, "returned": 0, "rating": 2, "visits": 2}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_they_are_those_of_the_plain_fold(run, seed):
+    rng, ids = random.Random(seed), []
+    for step in range(120):
+        run.now += rng.choice([0, 1, HOUR // 10, HOUR // 2, HOUR, HOUR, 3 * HOUR])
+        if rng.random() < 0.4 or not ids:
+            ids.append(f"d{step}")
+            run.ask(ids[-1])
+        else:
+            names = rng.sample([metric["name"] for metric in METRICS], rng.randint(1, 3))
+            run.tell(rng.choice(ids[-8:]), **{name: float(rng.randint(0, 5)) for name in names})
+        if step == 60 and seed % 2:
+            run.retire_arm("bold")
+        if step == 80 and seed % 3 == 0:
+            run.write_snapshot()
+            run.ledger.forget()
+    told = []
+    plain_fold(run.events, told)
+    assert len(set(told)) == len(told), "nothing is learned twice"
+    wanted = {metric["name"]: [name for name, _ in told].count(metric["name"]) for metric in METRICS}
+    assert learned(run) == wanted
+    with run.store.read() as session:
+        anew = rebuild(session, "checkout", session.head("checkout"), snapshots=False)
+    assert anew.learned == list(wanted.values())
