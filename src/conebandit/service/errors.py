@@ -31,5 +31,9 @@ class SealKeyError(ServiceError):
     """The log is sealed with a key that is not here, or without one although there is one here."""
 
 
+class BusyError(UnavailableError):
+    """Somebody else holds the lock of the experiment for long; what concerns others goes on."""
+
+
 class CorruptionError(ServiceError):
     """The log is not what was written."""

@@ -106,7 +106,7 @@ class ShiftWatch:
 
 def _monitor(block: ShiftBlock, coordinates: int, seed: int) -> ShiftMonitor:
     """One that has seen nothing yet; where blocks end by the clock, somebody has to say so."""
-    if block in PERIODS:
+    if isinstance(block, str) and block != "auto":
         *_, reference = PERIODS[block]
         return ShiftMonitor(coordinates, seed=seed, block="manual", reference=reference)
     return ShiftMonitor(coordinates, seed=seed, block=block)

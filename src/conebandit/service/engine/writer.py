@@ -13,13 +13,14 @@ from typing import Any
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock
 from conebandit.service.engine.ledger import Ledger
+from conebandit.service.engine.locks import LockedLogs
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.requests import Request, Work, reply_to_all
 from conebandit.service.engine.revisions import Revisions
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
-from conebandit.service.errors import CorruptionError, ServiceError, UnavailableError
+from conebandit.service.errors import BusyError, CorruptionError, ServiceError, UnavailableError
 from conebandit.service.log.events import By
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
@@ -82,6 +83,7 @@ class Writer:
         self._readers = LogReaders(store, self._queue.put, self.kernels.for_log)
         self._n_asked = self._n_taken = 0  # requests
         self._parked: dict[str, list[Request]] = {}  # requests on logs that are being read
+        self._locked = LockedLogs(lambda id_: self._queue.put(LogRead(id_, None, None)))
         self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
@@ -111,7 +113,7 @@ class Writer:
         longest = sorted(lengths, key=lambda id_: -lengths[id_])[:MAX_WARM]
         for id_ in longest:
             error = self.submit(id_, partial(Turn.describe, experiment_id=id_)).exception()
-            if isinstance(error, UnavailableError):
+            if isinstance(error, UnavailableError) and not isinstance(error, BusyError):
                 raise error  # of other errors, who asks will hear
         for id_, seconds in self.ahead.items():
             log.warning(
@@ -158,17 +160,19 @@ class Writer:
         self._thread.join()
         self._readers.close()
         if snapshots:
-            try:
-                self._write_snapshots()
-            except (RefusalError, OSError) as error:
-                log.warning("no snapshots were kept: %s", error)
+            self._write_snapshots()
         self._at_end()
         self.store.close()
 
     def _write_snapshots(self) -> None:
         for experiment in self._ledger.experiments():
-            with self.store.write() as session:
-                Transaction(self._ledger, session, self._clock()).write_snapshot(experiment)
+            try:
+                with self.store.write() as session:
+                    Transaction(self._ledger, session, self._clock()).write_snapshot(experiment)
+            except (RefusalError, OSError) as error:
+                log.warning("no snapshot of %s was kept: %s", experiment, error)
+                if not isinstance(error, BusyError):
+                    return  # the others would fail, too
 
     # ---- the thread -----------------------------------------------------------------------------------------------
 
@@ -213,7 +217,7 @@ class Writer:
         if not requests:
             return
         try:
-            transaction, answers, behind = self._commit(requests)
+            transaction, answers, behind, busy = self._commit(requests)
         except RefusalError as error:
             _refuse(requests, error)
         except Exception:
@@ -227,16 +231,33 @@ class Writer:
             self._committed(transaction, answers)
             for id_ in behind:
                 self._park(id_, [request for request in requests if request.experiment == id_])
+            for id_, why in busy.items():
+                waiting = [request for request in requests if request.experiment == id_]
+                if self._closed or not self._locked.wait(id_):
+                    _refuse(waiting, why)
+                else:
+                    self._parked[id_] = waiting
 
-    def _commit(self, requests: list[Request]) -> tuple[Transaction, list[tuple[Request, Any]], list[str]]:
-        """One transaction; the answers of those whose state was at hand, and the experiments of the others."""
+    def _commit(
+        self, requests: list[Request]
+    ) -> tuple[Transaction, list[tuple[Request, Any]], list[str], dict[str, BusyError]]:
+        """One transaction.
+
+        The answers of those whose state was at hand; experiments whose logs must be read, and those that are locked.
+        """
         self._comparison.check()
+        behind: list[str] = []
+        busy: dict[str, BusyError] = {}
         with self._ledger.transaction(self.store, self._clock()) as transaction:
-            experiments = dict.fromkeys(request.experiment for request in requests)
-            may_wait = [id_ for id_ in experiments if self._tries.get(id_, 0) < MAX_TRIES]
-            behind = [id_ for id_ in may_wait if not transaction.catch_up(id_)]
-            answers = [(r, _carry_out(r, Turn(transaction, r.by))) for r in requests if r.experiment not in behind]
-        return transaction, answers, behind
+            for id_ in dict.fromkeys(request.experiment for request in requests):
+                try:
+                    if self._tries.get(id_, 0) < MAX_TRIES and not transaction.catch_up(id_):
+                        behind.append(id_)
+                except BusyError as error:
+                    busy[id_] = error
+            now = [request for request in requests if request.experiment not in (*behind, *busy)]
+            answers = [(request, _carry_out(request, Turn(transaction, request.by))) for request in now]
+        return transaction, answers, behind, busy
 
     def _committed(self, transaction: Transaction, answers: list[tuple[Request, Any]]) -> None:
         """What follows on a commit; whatever fails here, the answers stand."""
@@ -244,6 +265,7 @@ class Writer:
         self.events_written += transaction.n_events
         for request, _ in answers:
             self._tries.pop(request.experiment, None)
+            self._locked.forget(request.experiment)
         reply_to_all(answers)
         try:
             self._revisions.update(transaction)
@@ -287,6 +309,8 @@ def _carry_out(request: Request, turn: Turn) -> Any:
     """The answer; an exception if it is refused, and then it has changed nothing."""
     try:
         return request.work(turn)
+    except BusyError as error:
+        return error
     except UnavailableError:
         raise
     except CorruptionError as error:

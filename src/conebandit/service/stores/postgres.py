@@ -15,14 +15,16 @@ from typing import Any
 
 import psycopg
 import psycopg.conninfo
+import psycopg.errors
 
-from conebandit.service.errors import NotFoundError, UnavailableError
+from conebandit.service.errors import BusyError, NotFoundError, UnavailableError
 from conebandit.service.stores.base import MAX_IDLE, SCHEMA
 from conebandit.service.stores.seals import UNKEYED, Seals
 from conebandit.service.stores.session import Session
 
 _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the tables one after the other
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
+MAX_IN_LINE = 50  # milliseconds to wait for the lock of an experiment, while requests to others wait for us
 MAX_STATEMENT = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
 # Of connections, unless the address says otherwise: notice that the other machine is gone.
@@ -83,6 +85,20 @@ class _Connection:
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
         return self.raw.execute(sql.replace("?", "%s").encode(), tuple(values))
+
+    def lock(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """A lock that is free costs one trip to the server; for one that is not, we stand in line for a moment."""
+        found = self.execute(sql + " FOR UPDATE SKIP LOCKED", values).fetchall()
+        if found or not self.execute(sql, values).fetchall():
+            return list(found)
+        try:
+            with self.raw.transaction():  # a savepoint: what was done before stays
+                self.execute(f"SET LOCAL lock_timeout = '{MAX_IN_LINE}ms'")
+                found = self.execute(sql + self.for_update, values).fetchall()
+                self.execute(f"SET LOCAL lock_timeout = '{PATIENCE}s'")
+        except psycopg.errors.LockNotAvailable:
+            raise BusyError("somebody else holds the lock of the experiment; try again.") from None
+        return list(found)
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """One statement for all rows, so that one trip to the server is enough."""

@@ -42,6 +42,10 @@ class Connection(Protocol):
 
     for_update: str  # how a SELECT locks its rows; empty if the transaction already locks everything
 
+    def lock(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        """The rows of a SELECT, locked; a ``BusyError`` if somebody else holds them for long."""
+        ...
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
         """Run one statement with ``?`` for values; gives rows, and how many were changed (``rowcount``)."""
         ...
@@ -70,9 +74,8 @@ class Session(KeyTables):
 
     def head(self, experiment: str, *, lock: bool = False) -> Head | None:
         """Where the log ends; None if there is no such experiment. ``lock``: nobody else appends until we commit."""
-        suffix = self._connection.for_update if lock else ""
-        sql = f"SELECT head, last_check FROM experiments WHERE id = ? AND head >= 0{suffix}"
-        rows = list(self._run(sql, (experiment,)))
+        sql = "SELECT head, last_check FROM experiments WHERE id = ? AND head >= 0"
+        rows = self._connection.lock(sql, (experiment,)) if lock else list(self._run(sql, (experiment,)))
         return Head(*rows[0]) if rows else None
 
     def existing_head(self, experiment: str, *, lock: bool = False) -> Head:

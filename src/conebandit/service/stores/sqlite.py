@@ -36,6 +36,9 @@ class _Connection:
             self.execute("PRAGMA synchronous = FULL")  # what is acknowledged survives a power cut
             self.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB: moving pages costs more than writing them
 
+    def lock(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        return list(self.execute(sql, values))
+
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
 
