@@ -17,6 +17,7 @@ from conebandit.service.http.errors import add_error_handlers
 from conebandit.service.http.limits import RequestMiddleware
 from conebandit.service.http.metrics import RequestCounts
 from conebandit.service.http.rates import Rate
+from conebandit.service.http.reference import add_reference
 from conebandit.service.http.routes.amendments import add_amendment_routes
 from conebandit.service.http.routes.experiments import add_experiment_routes
 from conebandit.service.http.routes.operations import add_operation_routes
@@ -70,7 +71,7 @@ def create_app(
         finally:
             await run_in_threadpool(writer.close)
 
-    app = _Service(title="conebandit", version=__version__, lifespan=lifespan)
+    app = _Service(title="conebandit", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     backend, counts = Backend(writer), RequestCounts()
     door = Doorkeeper(writer.store, hosts, reachable=reachable, rate=rate, refusals=counts.refusals)
     add_experiment_routes(app, door, backend)
@@ -78,6 +79,7 @@ def create_app(
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)
+    add_reference(app)
     add_error_handlers(app)
     app.add_middleware(RequestMiddleware, counts=counts)
     return app
