@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conebandit.service.client.commands import outbox
+from conebandit.service.http.logs import LogFormat, set_up_logs
 
 if TYPE_CHECKING:
     from conebandit.service.log.anchors import Anchor
@@ -53,15 +55,19 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(outbox, name="outbox")
 
 
+def _complain(line: str) -> None:
+    typer.echo(line, err=True)
+
+
 @contextmanager
-def _plain_refusals() -> Iterator[None]:
+def _plain_refusals(complain: Callable[[str], None] = _complain) -> Iterator[None]:
     """What the service or the machine refuses is said in one line, without a stack trace."""
     from conebandit.experiment.errors import RefusalError  # noqa: PLC0415
 
     try:
         yield
     except (RefusalError, OSError) as error:
-        typer.echo(str(error), err=True)
+        complain(str(error))
         raise typer.Exit(1) from None
 
 
@@ -101,6 +107,9 @@ def serve(
     access_log: Annotated[
         bool, typer.Option("--access-log", help="Write a line for each request to standard output.")
     ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="What is logged to stderr: lines of text, or a JSON object on each line.")
+    ] = LogFormat.text,
 ) -> None:
     """Serve decisions over HTTP (docs/service.md)."""
     from conebandit.experiment.entries import seconds  # noqa: PLC0415
@@ -111,13 +120,15 @@ def serve(
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None
-    with _plain_refusals():
+    set_up_logs(log_format)
+    log, as_json = logging.getLogger("conebandit.service"), log_format is LogFormat.json
+    with _plain_refusals(log.error if as_json else _complain):
         server.serve(
             store,
             host,
             port,
             allow_host or (),
-            say=typer.echo,
+            say=log.info if as_json else typer.echo,
             seals=find_seals(seal_keys),
             anchor=anchor,
             anchor_every=seconds(anchor_every, "--anchor-every"),

@@ -191,6 +191,7 @@ def _prepare(
     connections = Connections(max_connections())
     config = uvicorn.Config(
         create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host), rate=rate),
+        log_config=None,  # how and where is up to the process: see logs.py
         log_level="warning",
         access_log=False,
         server_header=False,
