@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 import typer.main
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from conebandit.cli import app
 from conebandit.service.http import connections

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.engine import locks
+from conebandit.service.engine import parking
 from conebandit.service.engine.requests import Request
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import BusyError, NotFoundError
@@ -58,7 +58,7 @@ def test_others_are_answered_meanwhile_and_it_is_when_the_lock_is_free(writer, o
 
 
 def test_in_the_end_its_requests_are_refused(writer, other, monkeypatch):
-    monkeypatch.setattr(locks, "MAX_LOCKED", 0.3)
+    monkeypatch.setattr(parking, "MAX_LOCKED", 0.3)
     lock(other)
     with pytest.raises(BusyError):
         writer.submit("a", decide("a", 1)).result(60)
@@ -68,7 +68,7 @@ def test_in_the_end_its_requests_are_refused(writer, other, monkeypatch):
 
 
 def test_a_writer_that_is_closed_does_not_wait_for_the_lock(writer, other, monkeypatch):
-    monkeypatch.setattr(locks, "MAX_LOCKED", 1e9)
+    monkeypatch.setattr(parking, "MAX_LOCKED", 1e9)
     lock(other)
     waiting = writer.submit("a", decide("a", 1))
     writer.close(snapshots=False)

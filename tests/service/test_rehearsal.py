@@ -17,7 +17,8 @@ from conebandit.service.engine.writer import Writer
 from conebandit.service.http import server
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import START, seal
+from conebandit.service.stores.records import seal
+from conebandit.service.stores.seals import START
 
 # Every version of a kernel that a process has is found on disk, or compiled, by a call of this method.
 WATCH = """

@@ -13,7 +13,7 @@ from typing import Any
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock
 from conebandit.service.engine.ledger import Ledger
-from conebandit.service.engine.locks import LockedLogs
+from conebandit.service.engine.parking import Parking, refuse
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.requests import Request, Work, reply_to_all
@@ -22,12 +22,10 @@ from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import BusyError, CorruptionError, ServiceError, UnavailableError
 from conebandit.service.log.events import By
-from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 
 MAX_IN_A_TURN = 256
 MAX_REPLAYED = 250  # events that a turn may fold: 20 ms
-MAX_TRIES = 3  # to read a log to its head without its lock, while others append much
 MAX_WARM = 100  # experiments whose logs are read at the start
 log = logging.getLogger("conebandit.service")
 
@@ -82,9 +80,7 @@ class Writer:
         self._revisions = Revisions(store, self.submit)
         self._readers = LogReaders(store, self._queue.put, self.kernels.for_log)
         self._n_asked = self._n_taken = 0  # requests
-        self._parked: dict[str, list[Request]] = {}  # requests on logs that are being read
-        self._locked = LockedLogs(lambda id_: self._queue.put(LogRead(id_, None, None)))
-        self._tries: dict[str, int] = {}  # how often it was read, and others had gone far ahead meanwhile
+        self._parked = Parking(self._readers, self._ledger, self._queue.put)
         self._thread = threading.Thread(target=self._serve, name="conebandit-writer", daemon=True)
         self._closed = False
         self._last_one = threading.Lock()  # nothing comes into the queue after the end of it
@@ -103,7 +99,7 @@ class Writer:
                 self._n_asked += len(requests)
                 self._queue.put(requests)
                 return
-        _refuse(requests, UnavailableError(CLOSING))
+        refuse(requests, UnavailableError(CLOSING))
 
     def warm_up(self) -> None:
         """Read the longest logs now, so that no request has to wait for it."""
@@ -126,7 +122,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many requests have not been taken up."""
-        return self._n_asked - self._n_taken + sum(map(len, list(self._parked.values())))
+        return self._n_asked - self._n_taken + sum(map(len, list(self._parked.requests.values())))
 
     @property
     def revising(self) -> int:
@@ -178,12 +174,9 @@ class Writer:
 
     def _serve(self) -> None:
         going = True
-        while going or self._parked:
+        while going or self._parked.requests:
             messages = [self._queue.get()]
-            while (
-                sum(len(message) for message in messages if isinstance(message, list)) < MAX_IN_A_TURN
-                and not self._queue.empty()
-            ):
+            while _n_requests(messages) < MAX_IN_A_TURN and not self._queue.empty():
                 messages.append(self._queue.get())
             going &= None not in messages
             wanted = self._wanted(messages)
@@ -195,15 +188,15 @@ class Writer:
                         self._turn([request])
             except Exception:  # this thread must not end
                 log.exception("a turn failed in a way that it must not")
-                parked = [id(request.answer) for requests in self._parked.values() for request in requests]
-                _refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
+                parked = [id(request.answer) for requests in self._parked.requests.values() for request in requests]
+                refuse([r for r in wanted if not r.answer.done() and id(r.answer) not in parked], ServiceError(FAULT))
 
     def _wanted(self, messages: list[list[Request] | LogRead | None]) -> list[Request]:
         """The requests that may be carried out now; first those that have waited for a log."""
         wanted: list[Request] = []
         for message in messages:
             if isinstance(message, LogRead):
-                wanted += self._resume(message)
+                wanted += self._parked.resume(message)
         for message in messages:
             if isinstance(message, list):
                 self._n_taken += len(message)
@@ -213,59 +206,52 @@ class Writer:
     def _turn(self, wanted: list[Request]) -> None:
         requests: list[Request] = []
         for request in wanted:
-            self._parked.get(request.experiment, requests).append(request)  # some wait for a log that is being read
+            self._parked.requests.get(request.experiment, requests).append(request)  # some have to wait
         if not requests:
             return
         try:
-            transaction, answers, behind, busy = self._commit(requests)
+            transaction, answers, not_now = self._commit(requests)
         except RefusalError as error:
-            _refuse(requests, error)
+            refuse(requests, error)
         except Exception:
             log.exception("a turn of %d requests failed", len(requests))
             if len(requests) > 1:  # one of them is to blame; the others shall not suffer
                 for request in requests:
                     self._turn([request._replace(alone=True)])
             else:
-                _refuse(requests, ServiceError(FAULT))
+                refuse(requests, ServiceError(FAULT))
         else:
             self._committed(transaction, answers)
-            for id_ in behind:
-                self._park(id_, [request for request in requests if request.experiment == id_])
-            for id_, why in busy.items():
+            for id_, why in not_now.items():
                 waiting = [request for request in requests if request.experiment == id_]
-                if self._closed or not self._locked.wait(id_):
-                    _refuse(waiting, why)
+                if why is None:
+                    self._parked.until_read(id_, waiting)
                 else:
-                    self._parked[id_] = waiting
+                    self._parked.until_unlocked(id_, waiting, why, closing=self._closed)
 
     def _commit(
         self, requests: list[Request]
-    ) -> tuple[Transaction, list[tuple[Request, Any]], list[str], dict[str, BusyError]]:
-        """One transaction.
-
-        The answers of those whose state was at hand; experiments whose logs must be read, and those that are locked.
-        """
+    ) -> tuple[Transaction, list[tuple[Request, Any]], dict[str, BusyError | None]]:
+        """One transaction: the answers, and the experiments that must wait, with who is to blame if they are locked."""
         self._comparison.check()
-        behind: list[str] = []
-        busy: dict[str, BusyError] = {}
+        not_now: dict[str, BusyError | None] = {}
         with self._ledger.transaction(self.store, self._clock()) as transaction:
             for id_ in dict.fromkeys(request.experiment for request in requests):
                 try:
-                    if self._tries.get(id_, 0) < MAX_TRIES and not transaction.catch_up(id_):
-                        behind.append(id_)
+                    if self._parked.may_read(id_) and not transaction.catch_up(id_):
+                        not_now[id_] = None
                 except BusyError as error:
-                    busy[id_] = error
-            now = [request for request in requests if request.experiment not in (*behind, *busy)]
+                    not_now[id_] = error
+            now = [request for request in requests if request.experiment not in not_now]
             answers = [(request, _carry_out(request, Turn(transaction, request.by))) for request in now]
-        return transaction, answers, behind, busy
+        return transaction, answers, not_now
 
     def _committed(self, transaction: Transaction, answers: list[tuple[Request, Any]]) -> None:
         """What follows on a commit; whatever fails here, the answers stand."""
         self.turns += 1
         self.events_written += transaction.n_events
         for request, _ in answers:
-            self._tries.pop(request.experiment, None)
-            self._locked.forget(request.experiment)
+            self._parked.answered(request.experiment)
         reply_to_all(answers)
         try:
             self._revisions.update(transaction)
@@ -274,35 +260,9 @@ class Writer:
         except Exception:
             log.exception("something failed after a commit; the next turn tries it again")
 
-    # ---- logs that must be read first -----------------------------------------------------------------------------
-
-    def _park(self, id_: str, requests: list[Request]) -> None:
-        """Have a log read; until then its requests wait."""
-        self._parked[id_] = requests
-        self._tries[id_] = self._tries.get(id_, 0) + 1
-        self._readers.read(id_, self._ledger.lend(id_))
-
-    def _resume(self, read: LogRead) -> list[Request]:
-        """Use what was read; the requests that have waited for it."""
-        waiting = self._parked.pop(read.experiment)
-        if isinstance(read.found, State):
-            self._ledger.put(read.found)
-            return waiting
-        self._tries.pop(read.experiment, None)
-        if isinstance(read.found, CorruptionError) and read.head is not None:
-            self._ledger.note_damage(read.experiment, read.head, str(read.found))
-        elif read.found is not None:
-            _refuse(waiting, read.found)
-            return []
-        return waiting
-
 
 def _n_requests(messages: list[list[Request] | LogRead | None]) -> int:
     return sum(len(message) for message in messages if isinstance(message, list))
-
-
-def _refuse(requests: list[Request], error: RefusalError) -> None:
-    reply_to_all([(request, error) for request in requests])
 
 
 def _carry_out(request: Request, turn: Turn) -> Any:
