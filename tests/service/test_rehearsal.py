@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -178,7 +179,7 @@ def nothing_prepared(monkeypatch):
     rehearsed, processes = [], []
     monkeypatch.setattr(Kernels, "_prepared", set())
     monkeypatch.setattr(Rehearsal, "run", lambda self: rehearsed.append(self.part))
-    monkeypatch.setattr(subprocess, "run", lambda *_, **options: processes.append(json.loads(options["input"])))
+    monkeypatch.setattr(Kernels, "_compile_apart", lambda _, wanted: processes.append([r.part for r in wanted]))
     return rehearsed, processes
 
 
@@ -188,10 +189,10 @@ def test_another_process_compiles_each_kind_once(nothing_prepared):
     for _ in range(2):
         kernels.for_decisions(experiment)
     kernels.for_decisions(declared("ParetoUCB1", arms=["a", "b", "c"]))
-    assert processes == [[["fronts", experiment.declaration], ["policy", experiment.declaration]]]
+    assert processes == [["fronts", "policy"]]
     assert rehearsed == ["fronts", "policy"]  # and this one then finds it on disk
     kernels.for_shift(experiment)
-    assert processes[1:] == [[["shift", experiment.declaration]]]
+    assert processes[1:] == [["shift"]]
 
 
 def test_a_start_uses_no_other_process(nothing_prepared):
@@ -219,15 +220,42 @@ def test_without_a_folder_a_start_says_so(monkeypatch, tmp_path, caplog):
     assert "NUMBA_CACHE_DIR" in caplog.text
 
 
-def test_a_process_that_fails_and_a_rehearsal_that_fails_only_cost_time(nothing_prepared, monkeypatch, caplog):
-    def fail(*_, **__):
-        raise subprocess.CalledProcessError(1, "python", stderr=b"no room")
-
-    monkeypatch.setattr(subprocess, "run", fail)
+@pytest.mark.usefixtures("nothing_prepared")
+def test_a_rehearsal_that_fails_only_costs_time(monkeypatch, caplog):
     monkeypatch.setattr(Rehearsal, "run", lambda self: 1 / 0)
     Kernels(apart=True).for_decisions(declared("ParetoUCB1"))
-    assert "no room" in caplog.text
     assert "division by zero" in caplog.text
+
+
+@pytest.fixture
+def child(monkeypatch):
+    """What a process that compiles is to do instead; kinds are those of a new process."""
+    monkeypatch.setattr(Kernels, "_prepared", set())
+    return lambda program: monkeypatch.setattr(rehearsal, "CHILD", program)
+
+
+def test_a_process_that_fails_only_costs_time(child, caplog):
+    child("raise SystemExit('no room')")
+    kernels = Kernels(apart=True)
+    kernels.for_decisions(declared("ParetoUCB1"))
+    assert "no room" in caplog.text
+    assert len(kernels._prepared) == 2
+
+
+def test_at_the_end_nobody_waits_for_a_process_that_compiles(child, tmp_path, caplog):
+    child(f"import pathlib, time; pathlib.Path({str(tmp_path / 'begun')!r}).touch(); time.sleep(600)")
+    kernels = Kernels(apart=True)
+    thread = threading.Thread(target=kernels.for_decisions, args=[declared("ParetoUCB1")])
+    thread.start()
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    kernels.give_up()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not kernels._prepared
+    kernels.for_decisions(declared("ParetoUCB1"))
+    assert not kernels._prepared
+    assert "failed" not in caplog.text
 
 
 def test_what_another_process_has_compiled_is_found_on_disk(tmp_path):

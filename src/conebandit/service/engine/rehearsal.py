@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -30,12 +31,13 @@ from conebandit.experiment.policy import Served, load_policy, make_policy, with_
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import pareto_mask
 from conebandit.kernels.compile import compiling, kept_in
+from conebandit.policies.cone_kernel import ConeKernel
 from conebandit.service.log.replay import declared
 from conebandit.service.shift import rehearse_shift
 from conebandit.service.stores.records import Record, canonical
 
-# Arms and outcomes: in the first run a model is fitted many times, in the second one while outcomes come in.
-RUNS = ((4, 125), (30, 90))
+ARMS, OUTCOMES = 4, 125  # at most as many arms as there are; enough for a model to be fitted many times
+BUSY_ARMS, BUSY_OUTCOMES = 60, 200  # so many arms that outcomes come in before a fit of ConeKernel is done
 SMALL: dict[str, Any] = {
     "id": "small",
     "arms": ["a", "b"],
@@ -103,20 +105,36 @@ def rehearse_fronts() -> None:
 
 def rehearse_policy(experiment: Experiment) -> None:
     """Decisions, outcomes and questions, also with a policy that was read from a snapshot."""
-    for n_arms, outcomes in RUNS:
-        policy, rng = _small(experiment, n_arms), np.random.default_rng(0)
-        for i in range(outcomes):
-            x, rewards = rng.uniform(size=policy.context_dim), rng.uniform(size=policy.n_objectives)
-            if i % 3 == 0:
-                rewards[1:] = np.nan
-            policy.observe(x, i % policy.n_arms, rewards)
-            if i % 50 == 0:
-                _ask(policy, x)
+    policy = _small(experiment, min(ARMS, len(experiment.arms)))
+    _use(policy, OUTCOMES)
+    _use(_read_back(policy), 1)
+    if isinstance(policy, ConeKernel):
+        busy = _small(experiment, BUSY_ARMS)
+        _use(busy, BUSY_OUTCOMES)
+        _use(_read_back(busy), 1)  # in the middle of a fit, which is then done at once
+
+
+def _read_back(policy: Served) -> Served:
+    """The policy as it comes from a snapshot."""
     with tempfile.TemporaryDirectory() as folder:
         policy.save(Path(folder) / "policy")
-        again = load_policy(Path(folder) / "policy")
-    again.observe(x, 0, rewards)
-    _ask(again, x)
+        return load_policy(Path(folder) / "policy")
+
+
+def _use(policy: Served, outcomes: int) -> None:
+    """Let a policy learn, and ask it now and then what the service asks."""
+    rng = np.random.default_rng(0)
+    for i in range(outcomes):
+        x, rewards = rng.uniform(size=policy.context_dim), rng.uniform(size=policy.n_objectives)
+        if i % 3 == 0:
+            rewards[1:] = np.nan
+        policy.observe(x, i % policy.n_arms, rewards)
+        if i % 50 == 0:
+            policy.decide(x, "a key")
+            policy.decide(x, 0)
+            policy.front(x)
+            if hasattr(policy, "explain"):
+                policy.explain(x)
 
 
 def _small(experiment: Experiment, n_arms: int) -> Served:
@@ -129,15 +147,6 @@ def _small(experiment: Experiment, n_arms: int) -> Served:
         return make_policy(wanted, arms)
     except InvalidError:
         return make_policy(experiment, experiment.arms)
-
-
-def _ask(policy: Served, x: Any) -> None:
-    """What decisions and queries ask."""
-    policy.decide(x, "a key")
-    policy.decide(x, 0)
-    policy.front(x)
-    if hasattr(policy, "explain"):
-        policy.explain(x)
 
 
 class Kernels:
@@ -160,6 +169,14 @@ class Kernels:
 
     def __init__(self, *, apart: bool = False) -> None:
         self._apart = apart
+        self._child: subprocess.Popen[bytes] | None = None
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """End a process that compiles; nothing will be needed any more."""
+        self._given_up = True
+        if self._child is not None:
+            self._child.kill()
 
     def for_decisions(self, experiment: Experiment) -> None:
         """Whatever deciding, learning and looking at fronts needs."""
@@ -180,11 +197,31 @@ class Kernels:
             return
         with self._one_at_a_time:
             missing = [rehearsal for rehearsal in missing if rehearsal.kind not in self._prepared]
-            if missing and self._apart and kept_in() is not None:
-                _compile_apart(missing)
-            for rehearsal in missing:
+            if missing and self._apart and kept_in() is not None and not self._given_up:
+                log.info("compiling what %s needs", ", ".join(rehearsal.kind for rehearsal in missing))
+                _try(partial(self._compile_apart, missing), "a process that compiles kernels")
+            for rehearsal in missing if not self._given_up else []:
                 _try(rehearsal.run, f"a rehearsal of {rehearsal.kind}")
                 self._prepared.add(rehearsal.kind)
+
+    def _compile_apart(self, rehearsals: list[Rehearsal]) -> None:
+        """Compile in another process, which finds the same packages and keeps machine code where this one looks."""
+        asked = [(rehearsal.part, rehearsal.experiment.declaration) for rehearsal in rehearsals]
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as self._child:
+            if self._given_up:  # meanwhile
+                self._child.kill()
+            try:
+                _, said = self._child.communicate(json.dumps(asked).encode(), timeout=MAX_SECONDS)
+            finally:
+                self._child.kill()  # if it has not ended
+        if self._child.returncode and not self._given_up:
+            raise ChildProcessError(said.decode(errors="replace")[-500:])
 
 
 def prepare_start(logs: Iterable[Record]) -> int:
@@ -204,33 +241,12 @@ def prepare_start(logs: Iterable[Record]) -> int:
     return len(compiling.kernels) - known
 
 
-def _compile_apart(rehearsals: list[Rehearsal]) -> None:
-    """Compile in another process; it finds the same packages, and keeps machine code where this one looks for it."""
-    asked = [(rehearsal.part, rehearsal.experiment.declaration) for rehearsal in rehearsals]
-    paths = os.pathsep.join(path for path in sys.path if path)
-
-    def run() -> None:
-        subprocess.run(
-            [sys.executable, "-c", CHILD],
-            input=json.dumps(asked).encode(),
-            env={**os.environ, "PYTHONPATH": paths},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=MAX_SECONDS,
-            check=True,
-        )
-
-    log.info("compiling what %s needs", ", ".join(rehearsal.kind for rehearsal in rehearsals))
-    _try(run, "a process that compiles kernels")
-
-
 def _try(work: Callable[[], None], what: str) -> None:
     """Rehearsals only save time: whoever really needs what has failed here will be told."""
     try:
         work()
     except Exception as error:
-        said = getattr(error, "stderr", None) or b""
-        log.warning("%s failed: %s %s", what, error, said.decode(errors="replace")[-500:])
+        log.warning("%s failed: %s", what, error)
 
 
 def compile_what_is_asked() -> None:

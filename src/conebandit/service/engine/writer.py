@@ -148,6 +148,7 @@ class Writer:
 
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
+        self.kernels.give_up()
         self._readers.give_up()  # first: a revision may wait for a turn that waits for a log
         self._revisions.close()
         with self._last_one:

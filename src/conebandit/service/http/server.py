@@ -215,8 +215,10 @@ def _warm_up(writer: Writer, say: Callable[[str], None]) -> None:
         log.warning("there is no folder to keep machine code in, so it is compiled at each start: set NUMBA_CACHE_DIR")
     begun, notice = time.monotonic(), threading.Timer(QUIET, say, [COMPILING])
     notice.start()  # what was compiled before is found in less time
-    compiled = prepare_start(logs)
-    notice.cancel()
+    try:
+        compiled = prepare_start(logs)
+    finally:
+        notice.cancel()
     if compiled:
         say(f"Compiled {compiled} kernels in {time.monotonic() - begun:.0f} s.")
     if logs:
