@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 
+from conebandit.service.http import access_log
 from conebandit.service.http.logs import JsonLines, LogFormat, TextLines, fields, set_up_logs
 from tests.service.databases import free_port
 
@@ -89,6 +90,17 @@ def test_what_is_heard(log_format, capsys):
     ] * 3
     if log_format is LogFormat.json:
         assert all(json.loads(line)["time"] for line in lines)
+
+
+@pytest.mark.usefixtures("own_logging")
+def test_requests_are_logged_if_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(access_log, "log", logging.getLogger("conebandit.test_access"))
+    set_up_logs(LogFormat.text)
+    for id_, on in {"6": False, "7": True, "8": False}.items():
+        access_log.turn(on=on)
+        access_log.log_request({"method": "GET", "headers": []}, "/healthz", 200, 0.0123, id_)
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith(": request method=GET route=/healthz status=200 ms=12.3 request=7")
 
 
 @pytest.mark.parametrize("log_format", LogFormat)

@@ -23,7 +23,8 @@ from conebandit.service.client import Client
 from conebandit.service.engine.repair import repair_clock
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import CorruptionError
-from conebandit.service.http import access_log, keys
+from conebandit.service.http import keys
+from conebandit.service.http.logs import TextLines
 from conebandit.service.http.server import serving
 from conebandit.service.log.events import MAX_ACTOR, By, read
 from conebandit.service.past import begin
@@ -365,12 +366,12 @@ def test_each_request_is_a_line_without_what_it_holds(guarded, lines, caplog):
     assert third["experiment"] == "che\nckout"
     assert (fourth["route"], fourth["status"]) == ("unknown", 404)
     assert len(fourth["request"]) == 16
-    formatter = access_log.FieldsFormatter("%(message)s")
+    formatter = TextLines()
     shown = [formatter.format(r) for r in caplog.records if r.name == "conebandit.access"]
     assert not any("\n" in line for line in shown)
     for hidden in ("secret", "33.25", "guess", made["page"].split("_", 2)[2]):
         assert not any(hidden in line for line in shown)
-    assert 'experiment="che\\nckout"' in shown[2]
+    assert "experiment=che\\nckout" in shown[2]
 
 
 def test_a_pipelined_request_has_a_caller_of_its_own(guarded, lines):
@@ -390,18 +391,6 @@ def test_without_being_asked_nothing_is_logged(guarded, caplog):
     client, made, _ = guarded
     client.get("/experiments", headers={"x-api-key": made["board"]})
     assert not [record for record in caplog.records if record.name == "conebandit.access"]
-
-
-def test_turning_it_on_writes_lines(monkeypatch, capsys):
-    log = logging.getLogger("conebandit.test_access")
-    log.propagate = False
-    monkeypatch.setattr(access_log, "log", log)
-    for id_, on in {"6": False, "7": True, "8": False}.items():
-        access_log.turn(on=on)
-        access_log.log_request({"method": "GET", "headers": []}, "/healthz", 200, 0.0123, id_)
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.endswith(" request method=GET route=/healthz status=200 ms=12.3 request=7")
-    assert datetime.fromisoformat(line.split()[0])
 
 
 def test_experiments_begun_elsewhere_name_their_actor(store, declaration):

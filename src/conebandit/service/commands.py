@@ -104,9 +104,7 @@ def serve(
         str | None,
         typer.Option(help="Decisions and outcomes that each API key may ask this process for, such as 1000/s."),
     ] = None,
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Write a line for each request to standard output.")
-    ] = False,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log a line for each request.")] = False,
     log_format: Annotated[
         LogFormat, typer.Option(help="What is logged to stderr: lines of text, or a JSON object on each line.")
     ] = LogFormat.text,
