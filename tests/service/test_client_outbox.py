@@ -1,5 +1,6 @@
 """Outcomes that the service did not take: on disk, in order, delivered once."""
 
+import asyncio
 import json
 import multiprocessing
 import os
@@ -457,6 +458,35 @@ def test_processes_and_threads_share_it(box):
         assert [values["m"] for values in service.values["e", f"p{k}"]] == list(range(50))
         assert all(service.values["e", f"p{k}-{i}"] == [{"m": i}] for i in range(50))
     assert len(service.sent) == 4 * 100  # nobody was killed, so none was sent twice
+
+
+@pytest.mark.parametrize("kind", [cb.Client, cb.AsyncClient])
+def test_what_is_said_about_a_decision_does_not_overtake_its_outcomes(begun, box, kind, monkeypatch):
+    monkeypatch.setattr(courier.Courier, "wake", lambda *_, **__: None)  # nothing is delivered meanwhile
+
+    def call(client, name, *args):
+        async def run():
+            try:
+                return await getattr(client, name)("checkout", *args, reason="a mistake")
+            finally:
+                await client.close()
+
+        if kind is cb.AsyncClient:
+            return asyncio.run(run())
+        with client:
+            return getattr(client, name)("checkout", *args, reason="a mistake")
+
+    box.add("checkout", [{"id": "d1", "values": {"revenue": 1.0}}, {"id": "d2", "values": {"revenue": 1.0}}])
+    dead = kind(f"http://127.0.0.1:{free_port()}", outbox=box.path, timeout=0.2)
+    for name, *args in ("retract", "d1", ["revenue"]), ("void", "d1"), ("void_many", ["d0", "d1"]):
+        with pytest.raises(ClientError, match="are still in the outbox"):
+            call(dead, name, *args)
+    with serving(begun) as address:
+        assert call(kind(address, outbox=box.path), "retract", "d1", ["revenue"])
+        assert not box.is_waiting
+        with cb.Client(address) as looking:
+            events = looking.events("checkout", after=21)["events"]
+    assert [event["kind"] for event in events[:3]] == ["reported", "reported", "retracted"]
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------

@@ -146,6 +146,8 @@ class AsyncClient(Common):
         await self.close()
 
     async def _ask(self, request: Request[R]) -> R:
+        if self._courier is not None and request.about is not None:
+            await self._in_thread(self._courier.deliver_before, request)
         return await self._transport.ask(request, Deadline(self._timeout))
 
     async def _decide(self, wanted: Wanted) -> list[Assignment]:

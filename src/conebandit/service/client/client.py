@@ -169,6 +169,8 @@ class Client(Common):
         self.close()
 
     def _ask(self, request: Request[R]) -> R:
+        if self._courier is not None:
+            self._courier.deliver_before(request)
         return self._transport.ask(request, Deadline(self._timeout))
 
     def _decide(self, wanted: Wanted) -> list[Assignment]:

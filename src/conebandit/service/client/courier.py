@@ -7,11 +7,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from conebandit.service.client import requests
 from conebandit.service.client.errors import ClientError
 from conebandit.service.client.outbox import Entry, Outbox
 from conebandit.service.client.patience import Deadline, jittered
+from conebandit.service.client.requests import Request
 from conebandit.service.client.transport import Transport
 
 MAX_BATCH = 500  # outcomes in a request; the service takes 1000
@@ -149,6 +151,17 @@ class Courier:
                 break
             time.sleep(0.01)  # whoever else is delivering
         return sum(1 for _ in self._outbox.entries())
+
+    def deliver_before(self, request: Request[Any]) -> None:
+        """Have the outcomes delivered that must be there before a request is sent; raises if they cannot be."""
+        if request.about is not None and self._outbox.holds(*request.about):
+            self.flush()
+            if self._outbox.holds(*request.about):
+                raise ClientError(
+                    0,
+                    f"outcomes of {', '.join(request.about[1])} are still in the outbox {self._outbox.path}, and must "
+                    "be delivered first; try again when the service takes them.",
+                )
 
     def stop(self) -> None:
         """Go on later, in another process perhaps: all is on disk. A request that is under way is not waited for."""

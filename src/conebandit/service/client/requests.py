@@ -44,6 +44,7 @@ class Request(Generic[R]):
     """A request, and how its answer is read.
 
     ``long``: the answer may take as long as it keeps coming; the time of a client then limits each pause in it.
+    ``about``: an experiment and decisions whose outcomes, if they wait in an outbox, must be delivered before.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Request(Generic[R]):
     body: Any = None
     long: bool = False
     actor: str | None = None  # in whose name, if not in that of the client
+    about: tuple[str, Sequence[str]] | None = None
 
     @property
     def payload(self) -> bytes | None:
@@ -115,6 +117,7 @@ def void_many(experiment: str, ids: Sequence[str], *, reason: str) -> Request[li
         _path(experiment, "voids"),
         lambda content: [one.changed for one in _typed(Amendments, content).amendments],
         {"voids": [{"id": id_, "reason": reason} for id_ in ids]},
+        about=(experiment, ids),
     )
 
 
@@ -144,8 +147,8 @@ def reject(experiment: str, id: str, values: Values, *, reason: str) -> Request[
 
 
 def _amend(experiment: str, what: str, id_: str, **said: Any) -> Request[bool]:
-    path = _path(experiment, what)
-    return Request("POST", path, lambda content: _typed(Amendment, content).changed, {"id": id_, **said})
+    path, body = _path(experiment, what), {"id": id_, **said}
+    return Request("POST", path, lambda content: _typed(Amendment, content).changed, body, about=(experiment, [id_]))
 
 
 # ---- experiments -----------------------------------------------------------------------------------------------------
