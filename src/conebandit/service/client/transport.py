@@ -63,8 +63,8 @@ class Site:
 
 
 def _header(name: str, value: str) -> str:
-    if not isinstance(value, str) or not value.isprintable() or value != value.strip() or max(map(ord, value)) > 255:
-        raise ValueError(f"{name} must be printable text in Latin-1, without spaces around it; got {value!r}.")
+    if not isinstance(value, str) or not value.isprintable() or value != value.strip():
+        raise ValueError(f"{name} must be printable text, without spaces around it; got {value!r}.")
     return value
 
 

@@ -38,7 +38,7 @@ def request_bytes(method: str, target: str, headers: Mapping[str, str], body: by
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if body is not None:
         lines.append(f"content-length: {len(body)}")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+    return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
 
 
 class Incoming:
