@@ -20,7 +20,7 @@ from tests.service.plain_fold import plain_fold
 
 
 def simulate(client, name, seed, rounds):
-    """Decide, and report in parts, late, twice, out of order, sometimes wrong first."""
+    """Decide, and report in parts, late, twice, out of order, sometimes wrong first; and take some of it back."""
     rng = random.Random(seed)
     outbox = []
     for i in range(rounds):
@@ -40,6 +40,12 @@ def simulate(client, name, seed, rounds):
         while outbox and outbox[0][0] <= i:
             _, id_, part = outbox.pop(0)
             client.report(name, id_, part)
+            if rng.random() < 0.03:
+                client.retract(name, id_, list(part), reason="of another visitor")
+        if rng.random() < 0.05:
+            client.void(name, f"{seed}-{rng.randint(0, i)}", reason="a robot")
+        if rng.random() < 0.05:
+            client.correct_context(name, f"{seed}-{rng.randint(0, i)}", context, reason="a typing error")
     for _, id_, part in outbox[: len(outbox) // 2]:  # the rest never arrives
         client.report(name, id_, part)
     client.close()
@@ -73,7 +79,7 @@ def test_http_and_library_agree(address, declaration):
     assert_same(state.policy, plain_fold(events))
     as_if_all_counted = Record(0, "revised", None, '{"at":0,"upto":1000000}', "")
     assert_same(state.policy, plain_fold([*events, as_if_all_counted]))
-    assert "revised" in kinds
+    assert {"revised", "voided", "retracted", "context_corrected"} <= set(kinds)
 
 
 def test_the_client_says_what_is_wrong(tmp_path, declaration):
