@@ -36,7 +36,7 @@ KEY_SCHEMES = {  # how a key is sent, as OpenAPI says it; either will do
     "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     "bearer": {"type": "http", "scheme": "bearer"},
 }
-
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 ACTOR_PARAMETER = {
     "name": "X-Actor",
@@ -186,16 +186,21 @@ class RememberedKeys:
             return session.api_keys()
 
 
-def guarded(door: Doorkeeper, scope: str) -> APIRouter:
-    """For routes that need a key of this scope. It is checked before the body is read: strangers cost little."""
+def guarded(door: Doorkeeper, scope: str, quicken: Callable[[APIRoute, Handler], Handler] | None = None) -> APIRouter:
+    """For routes that need a key of this scope. It is checked before the body is read: strangers cost little.
+
+    ``quicken`` makes another handler of a route's own, if there is a quicker one.
+    """
 
     class Guarded(APIRoute):
         def __init__(self, *args: Any, **options: Any) -> None:
             extra = {"security": [{name: []} for name in KEY_SCHEMES], "parameters": [ACTOR_PARAMETER]}
             super().__init__(*args, **{**options, "openapi_extra": extra})
 
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
+            if quicken is not None:
+                handle = quicken(self, handle)
 
             async def check_first(request: Request) -> Response:
                 await door.check(request, scope)

@@ -74,8 +74,8 @@ def create_app(
     app = _Service(title="conebandit", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     backend, counts = Backend(writer), RequestCounts()
     door = Doorkeeper(writer.store, hosts, reachable=reachable, rate=rate, refusals=counts.refusals)
+    add_traffic_routes(app, door, backend)  # first: routes are tried one after the other
     add_experiment_routes(app, door, backend)
-    add_traffic_routes(app, door, backend)
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)

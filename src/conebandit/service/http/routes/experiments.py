@@ -27,8 +27,8 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
     @admin.post("/experiments", status_code=201, response_model=Description)
     async def create(declaration: DeclarationBody) -> JSONResponse:
         """Begin an experiment. The same declaration again changes nothing; another one of the same id: 409."""
+        door.check_experiment(str(declaration.get("id", "")))  # before anything is compiled for it
         experiment = await backend.read_long("declaration", _checked, declaration, backend.writer.kernels)
-        door.check_experiment(experiment.id)
         return as_json(await backend.in_turn(experiment.id, lambda turn: turn.create(experiment)), 201)
 
     @admin.post("/experiments/{experiment}/copy", status_code=201, response_model=Description)

@@ -9,13 +9,15 @@ from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import DecisionRequests, DecisionsBody, ExperimentId, Outcomes, OutcomesBody
 from conebandit.service.http.metrics import DECISIONS, OUTCOMES
+from conebandit.service.http.quick import quick
 from conebandit.service.http.replies import as_json
 from conebandit.service.replies import Assignment, Assignments, Receipt, Receipts
 
 
 def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
     """Let the application decide and take reports; ``/metrics`` shows how long that takes."""
-    deciding, reporting = guarded(door, "decide"), guarded(door, "report")
+    deciding = guarded(door, "decide", quick(DecisionsBody))
+    reporting = guarded(door, "report", quick(OutcomesBody))
 
     @deciding.post(DECISIONS, response_model=Assignment | Assignments)
     async def decide(experiment: ExperimentId, asked: DecisionsBody) -> JSONResponse:
