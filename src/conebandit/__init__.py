@@ -27,6 +27,7 @@ from conebandit.experiment.learner import Learner
 from conebandit.experiment.metrics import Metric
 from conebandit.experiment.outlook import Interval, Outlook, RowExplanation
 from conebandit.experiment.segments import Segment, Segments
+from conebandit.experiment.units import Units
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.contradictions import ContradictionError
 from conebandit.geometry.directions import CostWarning
@@ -116,6 +117,7 @@ __all__ = [
     "ShiftMonitor",
     "ShiftSnapshot",
     "Truth",
+    "Units",
     "World",
     "__version__",
     "additive_gap",

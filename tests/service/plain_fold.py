@@ -12,7 +12,7 @@ from conebandit.experiment.policy import make_policy
 def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out)
     """The policy after a list of events; ``learned``, a list, gets every metric that was learned, and of what."""
     learned = [] if learned is None else learned
-    bodies = [(e.seq, e.kind, json.loads(e.text)) for e in events]
+    bodies = [(e.seq, e.kind, {**json.loads(e.text), **json.loads(e.personal or "{}")}) for e in events]
     experiment = Experiment.from_dict(bodies[0][2]["declaration"])
     view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
     repair_times(bodies, view)
@@ -22,6 +22,9 @@ def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out
         if kind == "arm_retired" and seq <= view:
             arms.remove(b["arm"])
     policy = make_policy(experiment, arms)
+    erased = {b["unit"] for seq, kind, b in bodies if kind == "erased" and seq <= view}
+    of_erased = {b["id"] for _, kind, b in bodies if kind == "decided" and b.get("unit") in erased}
+    bodies = [e if e[2].get("id") not in of_erased else (e[0], "nothing", {"at": e[2]["at"]}) for e in bodies]
     metrics = {m.name: m for m in experiment.metrics}
     decided = {b["id"]: (seq, b) for seq, kind, b in bodies if kind == "decided"}
 

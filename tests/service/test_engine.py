@@ -28,7 +28,7 @@ from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
 
 # Where an arm is chosen: for a decision, and when it is made again.
-DECIDING, VERIFYING = "conebandit.service.engine.traffic.choose", "conebandit.service.log.verify.choose"
+DECIDING, VERIFYING = "conebandit.service.engine.units.choose", "conebandit.service.log.verify.choose"
 
 
 @pytest.fixture

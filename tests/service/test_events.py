@@ -19,6 +19,7 @@ from conebandit.service.log.events import (
     Created,
     Decided,
     Entry,
+    Erased,
     Event,
     Held,
     Learned,
@@ -76,6 +77,7 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     Learned: st.builds(Learned, times, texts, texts, st.integers(0, 2**40), texts),
     Sealed: st.builds(Sealed, times),
     ClockRepaired: st.builds(ClockRepaired, times, st.integers(0, 2**40), texts),
+    Erased: st.builds(Erased, times, texts, st.integers(0, 2**40), st.integers(0, 2**40), texts),
 }
 CHOICE = Choice("a", 0.5, {"a": 0.5, "b": 0.5})
 SELECTION = Selection("live", "a", 0.5, ("a", "b"), CHOICE, Version("ConeTree", "0.1.0", 3))
@@ -95,6 +97,7 @@ EXAMPLES: dict[str, Event] = {
     "learned": Learned(5, "log.csv", "ab12", 1, "eJw="),
     "sealed": Sealed(5),
     "clock_repaired": ClockRepaired(5, 3, "no battery"),
+    "erased": Erased(5, "u_1", 2, 3, "asked"),
 }
 
 
@@ -136,6 +139,7 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "learned": '{"at":5,"data":"eJw=","file":"log.csv","rows":1,"sha256":"ab12"}',
         "sealed": '{"at":5}',
         "clock_repaired": '{"after":3,"at":5,"reason":"no battery"}',
+        "erased": '{"at":5,"decisions":2,"first":3,"reason":"asked","unit":"u_1"}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
     observed = Reported(5, "d", {"m": 1.0}, observed_at=4)

@@ -23,6 +23,7 @@ from conebandit.experiment.inference import infer
 from conebandit.experiment.metrics import Metric, read_metrics, warnings_about, warnings_about_ranges
 from conebandit.experiment.summary import summarise
 from conebandit.experiment.toml import to_toml
+from conebandit.experiment.units import Units, read_units
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.directions import CostWarning
 from conebandit.validate.arguments import is_integer
@@ -42,7 +43,10 @@ ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block
 MAX_ESTIMATES = 4_000_000
 MAX_COLUMN = 128  # characters of the name of a column that is not part of a context
 MAX_SHIFT_BLOCK = 1_000_000
-KNOWN = ("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table")
+KNOWN = (
+    *("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table"),
+    "unit",
+)
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -65,8 +69,8 @@ class Experiment:
         When one vector of rewards is better than another.
     policy, settings, seed
         The policy's name, its settings and its seed.
-    mode, baseline, shift_block
-        For the service: traffic mode, the arm that is served when the policy is not, blocks of the shift monitor.
+    mode, baseline, shift_block, units
+        For the service: traffic mode, the arm in place of the policy, blocks of the shift monitor, who comes again.
     arm_column, propensity_column
         Of a table of past rows: which column says what was played, and with which probability (None: not known).
     declaration
@@ -114,6 +118,7 @@ class Experiment:
     propensity_column: str | None = None
     arm_features: Features = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    units: Units | None = None
 
     @classmethod
     def from_dict(cls, declaration: Mapping[str, Any]) -> Self:
@@ -358,6 +363,7 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
         "declaration": given,
         "arm_column": _column_name(table.get("arm", "arm"), "table.arm"),
         "arm_features": features,
+        "units": read_units(given.get("unit")),
         "propensity_column": _column_name(table["propensity"], "table.propensity") if "propensity" in table else None,
     }
 

@@ -11,7 +11,7 @@ from conebandit.experiment.entries import short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import pages
-from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, Decided, Reported, read
+from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, Decided, Reported, read, shown_body
 from conebandit.service.log.operations import read_operation
 from conebandit.service.log.times import as_text
 from conebandit.service.replies import AuditedEvent, AuditPage
@@ -131,7 +131,7 @@ def _shown(record: Record, at: int, by: By | None) -> AuditedEvent:
     key, actor = by or NOBODY
     return AuditedEvent(
         seq=record.seq, at=as_text(at), kind=record.kind, key=key, actor=actor, decision=record.decision,
-        check=record.check, body=record.body,
+        check=record.check, body=shown_body(record),
     )  # fmt: skip
 
 

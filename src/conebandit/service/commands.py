@@ -1,4 +1,4 @@
-"""The commands of the service: serve, verify, experiment, key, outbox. Each imports what it needs when it is called."""
+"""The commands of the service, such as serve, verify and experiment. Each imports what it needs when it is called."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conebandit.service.log.anchors import Anchor
     from conebandit.service.log.events import By
     from conebandit.service.log.verify import Verification
-    from conebandit.service.replies import StateDigest
+    from conebandit.service.replies import Erasure, StateDigest
     from conebandit.service.stores.base import Store
 
 experiment = typer.Typer(no_args_is_help=True, help="Experiments in a store of the service.")
@@ -49,6 +49,7 @@ def add_to(app: typer.Typer) -> None:
     """Let the ``conebandit`` command have these."""
     app.command()(serve)
     app.command()(verify)
+    app.command()(erase)
     app.add_typer(experiment, name="experiment")
     app.add_typer(key, name="key")
     app.add_typer(seal_key, name="seal-key")
@@ -218,12 +219,55 @@ def _verdict(report: Verification) -> str:
     """What a verification came to, and how much it covers."""
     if not report.agrees:
         return "DISAGREES"
+    rest = f"; {report.erased} decisions cannot be made again: they rest on data that were erased"
     if report.whole:
-        return "agrees"
-    revised = report.decisions - report.recomputed - report.other_version
+        return f"agrees{rest if report.erased else ''}"
+    revised = report.decisions - report.recomputed - report.other_version - report.erased
     unchecked = [f"{report.other_version} by another release"] if report.other_version else []
     unchecked += [f"{revised} in states that were revised later (see --every-decision)"] if revised else []
+    unchecked += [f"{report.erased} that rest on data that were erased"] if report.erased else []
     return f"nothing wrong in the part that was checked; decisions that were not: {', '.join(unchecked)}"
+
+
+def erase(
+    experiment_id: Annotated[
+        str | None, typer.Option("--experiment", help="Id of the experiment; with --list: only of this one.")
+    ] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option(help="The unit to forget, as callers call it; repeat for several.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Kept in the log: nothing about the unit.")] = None,
+    again: Annotated[
+        Path | None, typer.Option(help="A list of erasures, to be carried out in a restored backup.")
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Print all erasures, as JSON lines, to be kept elsewhere.")
+    ] = False,
+    vacuum: Annotated[bool, typer.Option(help="Then write the tables anew; everybody else waits meanwhile.")] = False,
+    store: StoreAddress = STORE,
+    actor: Actor = COMMAND_LINE,
+) -> None:
+    """Forget a unit: remove its data from the store, and have the policy learn anew without them (docs/erasure.md)."""
+    from conebandit.service import erasure  # noqa: PLC0415
+
+    if not any((unit, again, list_, vacuum)) or (unit and None in (experiment_id, reason)):
+        raise typer.BadParameter("give --experiment, --unit and --reason, or --again, --list or --vacuum.")
+    done: list[Erasure] = []
+    with _store(store) as opened:
+        if again:
+            done = erasure.erase_again(store, again, _by(actor))
+        if unit:
+            done += erasure.erase_units(store, str(experiment_id), unit, str(reason), _by(actor))
+        if vacuum:
+            opened.vacuum()
+        lines = erasure.listed(opened, experiment_id) if list_ else map(_what_was_erased, done)
+        typer.echo("".join(f"{line}\n" for line in lines), nl=False)
+    if None in [one.unit for one in done]:
+        raise typer.Exit(1)
+
+
+def _what_was_erased(done: Erasure) -> str:
+    return f"{done.experiment}: {done.decisions} decisions of {done.unit or 'no unit that is known'} erased"
 
 
 def _served_state(server: str, api_key: str | None, id_: str) -> StateDigest:

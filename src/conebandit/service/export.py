@@ -14,19 +14,25 @@ from conebandit.experiment.columns import Column, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
-from conebandit.service.errors import CorruptionError
+from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.log import replay
-from conebandit.service.log.events import NOBODY, Decided, Entry, read
+from conebandit.service.log.events import ERASED, NOBODY, Decided, Entry, Erased, Event, read, read_as
 from conebandit.service.log.repairs import Repairs
+from conebandit.service.log.replay import erased_units
 from conebandit.service.log.reports import Reports, Slot, last_arrival
 from conebandit.service.log.selection import Choice
 from conebandit.service.log.times import as_text
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record, canonical, to_lines
-from conebandit.service.stores.session import PAGE
+from conebandit.service.stores.session import PAGE, Session
 
 FORMATS = {"jsonl": "application/x-ndjson", "csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
+# Columns that an erasure leaves as they are: what the service did, and when.
+NOT_PERSONAL = {
+    *("at", "mode", "arm", "propensity", "active", "decided_by", "actor"),
+    *("choice", "choice_propensity", "choice_probabilities", "policy_version"),
+}
 MAX_PAUSE = 0.01  # seconds
 PART = 1 << 16  # characters of text, or bytes of a file, that are sent at once
 ROWS = 5000  # of a table, that are kept as objects of Python at once
@@ -46,7 +52,7 @@ def export(store: Store, experiment_id: str, format_: str) -> Iterator[bytes]:
     with store.read() as session:
         head = session.existing_head(experiment_id)
     if format_ == "jsonl":
-        parts = _together(to_lines(itertools.chain.from_iterable(pages(store, experiment_id, head))))
+        parts = _together(to_lines(_log(store, experiment_id, head)))
     elif format_ == "csv":
         parts = _together(_csv(store, experiment_id, head))
     elif format_ == "parquet":
@@ -74,6 +80,14 @@ def pages(
         after = page[-1].head
 
 
+def _log(store: Store, experiment_id: str, head: Head) -> Iterator[Record]:
+    """All events up to a head, with their personal parts as they were then: it must lead to the state of then."""
+    yield from itertools.chain.from_iterable(pages(store, experiment_id, head))
+    with store.read() as session:
+        if session.of_kinds(experiment_id, (Erased.kind,), 2**62, head.seq):
+            raise UnavailableError("somebody was erased while the log was exported; export it again.")
+
+
 def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
     """What the first event of a log declares; a ``CorruptionError`` if it is not what was written."""
     with store.read() as session:
@@ -84,8 +98,10 @@ def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
 def _columns(experiment: Experiment) -> dict[str, type]:
     """Names of the columns and what is in them; a value may be missing."""
     kinds = {c.name: float if isinstance(c, Numeric) else str for c in experiment.columns}
+    units = {} if experiment.units is None else {"unit": str, "repeats": str}
     return {
         "id": str,
+        **units,  # alias of the unit, and id of the decision whose arm it has kept
         "at": str,
         "mode": str,
         "arm": str,
@@ -115,10 +131,35 @@ def _rows(store: Store, experiment: Experiment, head: Head) -> Iterator[dict[str
         made = [record.decision or "" for record in page if record.kind == Decided.kind]
         with store.read() as session:
             histories = session.histories(experiment.id, made, head.seq)
+            names = _names(session, experiment, page)
+            erased = erased_units(session, experiment.id, 2**62) if names is not None else frozenset()
         for id_ in made:
             if id_ not in histories:
                 raise CorruptionError(f"{experiment.id}: decision {id_!a} is not in the index of decisions.")
-            yield _row(experiment, list(map(repairs.read, histories[id_])), end)
+            history = list(map(repairs.read, histories[id_]))
+            row = _row(experiment, history, end)
+            yield row if names is None else _row_of_unit(experiment, row, history[0].event, names, erased)
+
+
+def _names(session: Session, experiment: Experiment, page: list[Record]) -> dict[str, str] | None:
+    """What callers call the decisions that those on a page repeat, by alias; None if there are no units."""
+    if experiment.units is None:
+        return None
+    made = [read_as(Decided, record) for record in page if record.kind == Decided.kind]
+    return session.names(experiment.id, list({decided.repeats for decided in made if decided.repeats is not None}))
+
+
+def _row_of_unit(
+    experiment: Experiment, row: dict[str, Any], decided: Event, names: dict[str, str], erased: frozenset[str]
+) -> dict[str, Any]:
+    """The row of a decision about a unit, which may be erased: then nothing personal is in it."""
+    assert isinstance(decided, Decided)  # or there would be no row
+    if decided.names is not None and decided.unit not in erased:
+        repeats = None if decided.repeats is None else names.get(decided.repeats, ERASED)
+        return {**row, "id": decided.names.id, "unit": decided.unit, "repeats": repeats}
+    kinds = _columns(experiment)
+    hidden = {name: ERASED if kind is str else None for name, kind in kinds.items() if name not in NOT_PERSONAL}
+    return {**row, **hidden, "unit": decided.unit, "repeats": None if decided.repeats is None else ERASED}
 
 
 def _end(store: Store, experiment_id: str, head: Head) -> int:

@@ -101,7 +101,7 @@ class Assignment(Reply):
     """An arm to serve, and what is needed to evaluate the choice later.
 
     ``probabilities`` are those of the arms that could have been served, by name; None if an earlier release made the
-    decision, or sent the reply.
+    decision, or sent the reply. ``repeated``: the unit keeps the arm that was drawn for it before.
     """
 
     id: str
@@ -111,6 +111,7 @@ class Assignment(Reply):
     mode: str
     policy_version: str | None
     probabilities: dict[str, float] | None = None
+    repeated: bool = False
     __pydantic_config__: ClassVar[dict[str, Any]] = _example(
         id="visit-1",
         arm="new",
@@ -242,6 +243,20 @@ class Description(Reply):
 
 
 @dataclass(frozen=True)
+class Erasure(Reply):
+    """A unit that is to be forgotten: its alias in the log, null if nothing is known of it, and its decisions.
+
+    Its data are gone as soon as the experiment is not ``revising`` any more.
+    """
+
+    experiment: str
+    unit: str | None
+    decisions: int
+    at: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class Estimate(Reply):
     """The mean of a metric and how far it may be off, in the units of the metric; null where nothing is known."""
 
@@ -262,12 +277,13 @@ class EstimatedFront(Reply):
     """The arms on the front in a context. ``version``: the last event that the policy has learned from.
 
     ``chances``: for every arm the chance that it is on the front, null where nothing is known. The table is null if the
-    policy cannot say it.
+    policy cannot say it. ``units``: of how many units it knows; null in experiments without.
     """
 
     version: int
     arms: tuple[FrontArm, ...]
     chances: dict[str, float | None] | None = None
+    units: int | None = None
 
 
 @dataclass(frozen=True)
@@ -307,6 +323,7 @@ class Explanation(Reply):
 
     ``learned``: for each metric, of how many decisions (and past rows) a value was learned, defaults included.
     ``observations``: the largest of these numbers.
+    ``units``: of how many units it knows; null in experiments without. Observations of one are not independent.
     """
 
     version: int
@@ -318,6 +335,7 @@ class Explanation(Reply):
     path: tuple[PathBox, ...] | None
     kept_out: tuple[KeptOut, ...] | None
     beaten: tuple[BeatenArm, ...] | None = None
+    units: int | None = None
 
 
 # ---- the log --------------------------------------------------------------------------------------------------------

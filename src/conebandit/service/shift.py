@@ -16,6 +16,7 @@ from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment, ShiftBlock
 from conebandit.service.export import declared, pages
 from conebandit.service.log.events import ContextCorrected, Decided, Voided, read, read_as
+from conebandit.service.log.replay import erased_units
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
@@ -39,6 +40,7 @@ class _Watched:
     amended: dict[str, tuple[float, ...] | None]  # contexts by decision; None for those that are void
     seen: Head = BEGINNING
     period: int = -1  # day or week of the last context
+    erased: frozenset[str] = frozenset()  # units whose contexts were not seen
 
     @classmethod
     def begin(cls, experiment: Experiment, amended: dict[str, tuple[float, ...] | None] | None = None) -> Self:
@@ -49,13 +51,20 @@ class _Watched:
     def see(self, page: list[Record]) -> None:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
         decided = [read_as(Decided, record) for record in page if record.kind == Decided.kind]
-        counted = (event for event in decided if self.amended.get(event.id, event.x) is not None)
+        counted = (event for event in decided if self._counts(event))
         for period, events in groupby(counted, key=self._period):
             if self.period not in (-1, period):
                 self.monitor.end_block()
             self.monitor.update_many(np.array([self.amended.get(event.id, event.x) for event in events]))
             self.period = period
         self.seen = page[-1].head
+
+    def _counts(self, event: Decided) -> bool:
+        """Whether the context is to be seen: not of what is void or erased, and that of a unit only once."""
+        visit = event.visit
+        if self.amended.get(event.id, event.x) is None:
+            return False
+        return visit is None or (visit.number == 1 and not event.erased and visit.unit not in self.erased)
 
     def _period(self, event: Decided) -> int:
         """The day or week of a decision, in UTC; weeks begin on Mondays."""
@@ -90,15 +99,19 @@ class ShiftWatch:
             with self._store.read() as session:
                 head = session.existing_head(experiment_id)
                 watched = self._watched.get(experiment_id)
+                erased = erased_units(session, experiment_id, 2**62)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
                 if watched is not None and session.amendments(experiment_id, AMENDED, watched.seen.seq, head.seq, 1):
                     watched = None  # what it has seen was not so
+                if watched is not None and watched.erased != erased:
+                    watched = None  # what is erased is forgotten here, too
                 amended = {} if watched is not None else _amended(session, experiment_id, head)
             if watched is None:
                 experiment = declared(self._store, experiment_id, head)
                 self._prepare(experiment)
                 watched = self._watched[experiment_id] = _Watched.begin(experiment, amended)
+                watched.erased = erased
             for page in pages(self._store, experiment_id, head, watched.seen):
                 watched.see(page)
             return _describe(watched)

@@ -70,15 +70,28 @@ class AsyncClient(Common):
 
     # ---- traffic ----------------------------------------------------------------------------------------------------
 
-    async def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
-        """Ask for an arm."""
-        return (await self.decide_many(experiment, [context or {}], ids=None if id is None else [id]))[0]
+    async def decide(
+        self,
+        experiment: str,
+        context: Context | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+        unit: str | None = None,
+    ) -> Assignment:
+        """Ask for an arm; for a unit, if the experiment declares units."""
+        units = None if unit is None else [unit]
+        return (await self.decide_many(experiment, [context or {}], ids=None if id is None else [id], units=units))[0]
 
     async def decide_many(
-        self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
+        self,
+        experiment: str,
+        contexts: Sequence[Context],
+        *,
+        ids: Sequence[str] | None = None,
+        units: Sequence[str] | None = None,
     ) -> list[Assignment]:
         """Ask for several arms at once; all or none. For no context there is nothing to ask."""
-        wanted = self._wanted(experiment, contexts, ids)
+        wanted = self._wanted(experiment, contexts, ids, units)
         return wanted.with_answers(await self._decide(wanted) if wanted.open else [])
 
     async def report(self, experiment: str, id: str, values: Values, *, observed_at: Time | None = None) -> Receipt:  # noqa: A002
@@ -125,6 +138,7 @@ class AsyncClient(Common):
     held = _awaited(requests.held)
     release = _awaited(requests.release)
     reject = _awaited(requests.reject)
+    erase = _awaited(requests.erase)
     front = _awaited(requests.front)
     explain = _awaited(requests.explain)
     events = _awaited(requests.events)

@@ -93,15 +93,28 @@ class Client(Common):
 
     # ---- traffic ----------------------------------------------------------------------------------------------------
 
-    def decide(self, experiment: str, context: Context | None = None, *, id: str | None = None) -> Assignment:  # noqa: A002
-        """Ask for an arm."""
-        return self.decide_many(experiment, [context or {}], ids=None if id is None else [id])[0]
+    def decide(
+        self,
+        experiment: str,
+        context: Context | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+        unit: str | None = None,
+    ) -> Assignment:
+        """Ask for an arm; for a unit, if the experiment declares units."""
+        units = None if unit is None else [unit]
+        return self.decide_many(experiment, [context or {}], ids=None if id is None else [id], units=units)[0]
 
     def decide_many(
-        self, experiment: str, contexts: Sequence[Context], *, ids: Sequence[str] | None = None
+        self,
+        experiment: str,
+        contexts: Sequence[Context],
+        *,
+        ids: Sequence[str] | None = None,
+        units: Sequence[str] | None = None,
     ) -> list[Assignment]:
         """Ask for several arms at once; all or none. For no context there is nothing to ask."""
-        wanted = self._wanted(experiment, contexts, ids)
+        wanted = self._wanted(experiment, contexts, ids, units)
         return wanted.with_answers(self._decide(wanted) if wanted.open else [])
 
     def report(self, experiment: str, id: str, values: Values, *, observed_at: Time | None = None) -> Receipt:  # noqa: A002
@@ -148,6 +161,7 @@ class Client(Common):
     held = _waiting(requests.held)
     release = _waiting(requests.release)
     reject = _waiting(requests.reject)
+    erase = _waiting(requests.erase)
     front = _waiting(requests.front)
     explain = _waiting(requests.explain)
     events = _waiting(requests.events)

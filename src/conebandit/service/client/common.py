@@ -14,7 +14,7 @@ from conebandit.service.client.errors import ClientError
 from conebandit.service.client.fallback import FallbackReceipt, Fallbacks
 from conebandit.service.client.outbox import Outbox
 from conebandit.service.client.patience import Breaker
-from conebandit.service.client.requests import Context
+from conebandit.service.client.requests import Asked, Context
 from conebandit.service.client.transport import Site, Transport
 from conebandit.service.replies import Assignment, Receipt
 from conebandit.service.stores.records import new_id
@@ -51,12 +51,12 @@ class Wanted:
     """Decisions that a caller asks for; ``given``: under ids of its own. Some may have been answered before."""
 
     experiment: str
-    decisions: list[tuple[str, Context]]
+    decisions: list[Asked]
     given: bool
     answers: list[Assignment | None]
 
     @property
-    def open(self) -> list[tuple[str, Context]]:
+    def open(self) -> list[Asked]:
         """Those without an answer."""
         return [one for one, answer in zip(self.decisions, self.answers, strict=True) if answer is None]
 
@@ -98,13 +98,17 @@ class Common:
     def _begin(self) -> None:
         raise NotImplementedError
 
-    def _wanted(self, experiment: str, contexts: Sequence[Context], ids: Sequence[str] | None) -> Wanted:
+    def _wanted(
+        self, experiment: str, contexts: Sequence[Context], ids: Sequence[str] | None, units: Sequence[str] | None
+    ) -> Wanted:
         names = [new_id() for _ in contexts] if ids is None else list(ids)
         served = [None if ids is None else self._fallbacks.served(experiment, id_) for id_ in names]
-        return Wanted(experiment, list(zip(names, contexts, strict=True)), ids is not None, served)
+        of = [None] * len(contexts) if units is None else units
+        asked = [Asked(*one) for one in zip(names, contexts, of, strict=True)]
+        return Wanted(experiment, asked, ids is not None, served)
 
     def _in_place_of_the_service(self, wanted: Wanted, error: ClientError) -> list[Assignment]:
-        ids = [id_ for id_, _ in wanted.open]
+        ids = [asked.id for asked in wanted.open]
         return self._fallbacks.serve(wanted.experiment, ids, error, given=wanted.given)
 
     def _was_decided(self, wanted: Wanted, decided: Sequence[Assignment]) -> None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 from conebandit.service.replies import (
@@ -20,6 +20,7 @@ from conebandit.service.replies import (
     Assignments,
     AuditPage,
     Description,
+    Erasure,
     EstimatedFront,
     EventPage,
     Explanation,
@@ -37,6 +38,19 @@ Time = datetime | str  # with a zone; text is ISO 8601, with an offset
 Times = Time | Mapping[str, Time] | None  # one for all, or by id
 R = TypeVar("R")
 Q = TypeVar("Q", bound=Reply)
+
+
+class Asked(NamedTuple):
+    """A decision that is asked for; its unit, if the experiment declares units."""
+
+    id: str
+    context: Context
+    unit: str | None
+
+    def table(self) -> dict[str, Any]:
+        """As it is sent; services of earlier releases do not know of units."""
+        unit = {} if self.unit is None else {"unit": self.unit}
+        return {"id": self.id, "context": dict(self.context), **unit}
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,9 @@ class Request(Generic[R]):
 # ---- traffic; the clients put fallbacks and the outbox around these --------------------------------------------------
 
 
-def decide(experiment: str, decisions: Sequence[tuple[str, Context]]) -> Request[list[Assignment]]:
-    """Ask for the arms of some decisions, given by id and context; all or none."""
-    wanted = [{"id": id_, "context": dict(context)} for id_, context in decisions]
+def decide(experiment: str, decisions: Sequence[Asked]) -> Request[list[Assignment]]:
+    """Ask for the arms of some decisions; all or none."""
+    wanted = [one.table() for one in decisions]
     path = _path(experiment, "decisions")
     if len(wanted) == 1:
         return Request("POST", path, lambda content: [_typed(Assignment, content)], wanted[0])
@@ -188,6 +202,11 @@ def retire_arm(experiment: str, arm: str) -> Request[dict[str, Any]]:
 def set_mode(experiment: str, mode: Literal["live", "shadow", "off"]) -> Request[dict[str, Any]]:
     """Change the traffic mode."""
     return Request("POST", _path(experiment, "mode"), _table(Description), {"mode": mode})
+
+
+def erase(experiment: str, unit: str, reason: str) -> Request[dict[str, Any]]:
+    """Forget a unit: its data are gone when the experiment is not ``revising`` any more."""
+    return Request("POST", _path(experiment, "erasures"), _table(Erasure), {"unit": unit, "reason": reason})
 
 
 # ---- looking ---------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class Amendments(Part):
                 open_[name] = value
             elif slot.held is not None or value != (slot.value if verdict == "release" else slot.rejected):
                 there = "nothing is" if slot.held is None else f"{slot.held!r} is"
-                raise ConflictError(f"{value!r} of {name!r} is not on hold for {reports.decided.id!r}: {there}.")
+                raise ConflictError(f"{value!r} of {name!r} is not on hold for {reports.decided.called!r}: {there}.")
         return Reviewed(at, reports.decided.id, open_, verdict, reason) if open_ else None
 
     def _retracted(self, at: int, state: State, reports: Reports, request: Request) -> Change | None:
@@ -92,7 +92,7 @@ class Amendments(Part):
                 there.append(name)
             elif not slot.retracted:
                 raise ConflictError(
-                    f"decision {reports.decided.id!r} has no value of {name!r} that could be retracted."
+                    f"decision {reports.decided.called!r} has no value of {name!r} that could be retracted."
                 )
         return Retracted(at, reports.decided.id, tuple(there), reason) if there else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from conebandit.service.engine.transaction import Transaction
+from conebandit.service.engine.units import Door
 from conebandit.service.errors import NotFoundError
 from conebandit.service.log.events import By, Event
 from conebandit.service.log.reports import Reports
@@ -31,10 +32,11 @@ class Part:
         self.transaction.append(state, event, reports, self.by)
 
     def reports(self, state: State, ids: Iterable[str]) -> dict[str, Reports]:
-        """All that is known of some decisions, by id; a ``NotFoundError`` if one was never made."""
+        """All that is known of some decisions, by the ids of callers; a ``NotFoundError`` if one was never made."""
         wanted = list(dict.fromkeys(ids))
-        found = self.transaction.reports(state, wanted)
+        found = Door(self.transaction, state).reports(wanted)
         for id_ in wanted:
             if id_ not in found:
-                raise NotFoundError(f"there is no decision {id_!r} in experiment {state.experiment.id!r}.")
+                erased = "" if state.experiment.units is None else ", or it was erased"
+                raise NotFoundError(f"there is no decision {id_!r} in experiment {state.experiment.id!r}{erased}.")
         return found

@@ -30,7 +30,7 @@ class Queries(Part):
         """The arms on the front in a context, with estimates in the units of the metrics."""
         state = self.transaction.state(experiment_id)
         front = state.policy.front(state.experiment.encode(context))
-        return EstimatedFront(state.version, _front(state, front), _chances(state, front))
+        return EstimatedFront(state.version, _front(state, front), _chances(state, front), _units(state))
 
     def explain(self, experiment_id: str, context: Mapping[str, Any]) -> Explanation:
         """Front, active arms and, from policies that can say it, why the others are not played."""
@@ -50,6 +50,7 @@ class Queries(Part):
             if why is None
             else tuple(KeptOut(names[e.arm], names[e.by], _finite(e.margins)) for e in why.eliminated),
             beaten=_beaten(state, why.beaten) if hasattr(why, "beaten") else None,
+            units=_units(state),
         )
 
     def policy(self, experiment_id: str) -> Served:
@@ -60,6 +61,10 @@ class Queries(Part):
         """Where the log ends and a checksum of the state that it leads to; equal in every process."""
         state = self.transaction.state(experiment_id)
         return StateDigest(*state.head, state.digest())
+
+
+def _units(state: State) -> int | None:
+    return None if state.experiment.units is None else state.n_units
 
 
 def _front(state: State, front: Front) -> tuple[FrontArm, ...]:

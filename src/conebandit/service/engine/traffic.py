@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.units import as_unit
 from conebandit.service.engine.parts import Part
+from conebandit.service.engine.units import Asked, Door
 from conebandit.service.errors import ConflictError
-from conebandit.service.log.choosing import choose
 from conebandit.service.log.events import Decided, Held, Reported
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.log.times import as_text, as_time
 from conebandit.service.replies import Assignment, Receipt
 from conebandit.service.stores.records import new_id
-from conebandit.validate.arrays import FloatArray
 
 MAX_AT_ONCE = 1000  # decisions or outcomes in one request
 MAX_CLOCK_ERROR = 60_000  # milliseconds between our clock and that of whoever observes
@@ -27,34 +27,29 @@ class Traffic(Part):
     """What comes with every visitor or patient."""
 
     def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Assignment]:
-        """An arm for each request ``{"id", "context"}``; all or none. An id that was there before gets its answer."""
+        """An arm for each request ``{"id", "context", "unit"}``; all or none. An id that was there gets its answer."""
         state = self.transaction.state(experiment_id)
+        door = Door(self.transaction, state)
         ids = [decision_id(request.get("id")) for request in some(requests, "decisions")]
         given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
-        found = self.transaction.decided(experiment_id, given)
-        contexts = {id_: decided.context for id_, decided in found.items()}
-        new: dict[str, FloatArray] = {}
+        found = door.decided(given)
+        before = {id_: (decided.context, decided.names and decided.names.unit) for id_, decided in found.items()}
+        new: dict[str, Asked] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})
-            x = state.experiment.encode(context)
-            if id_ not in contexts:
-                contexts[id_], new[id_] = context, x
-            elif not same_context(contexts[id_], context):
+            unit = as_unit(request.get("unit"), state.experiment.units)
+            asked = Asked(context, state.experiment.encode(context), unit)
+            if id_ not in before:
+                before[id_], new[id_] = (context, unit), asked
+            elif not same_context(before[id_][0], context):
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
+            elif before[id_][1] != unit:
+                raise ConflictError(f"decision {id_!r} was asked for with another unit before; use a new id.")
         if new:
-            found |= self._decide_new(state, {id_: (contexts[id_], x) for id_, x in new.items()})
+            if state.mode != "off":
+                self.transaction.close_windows(state)
+            found |= door.decide(new, self.transaction.time(state), self.append)
         return [_assignment(found[id_]) for id_ in ids]
-
-    def _decide_new(self, state: State, new: dict[str, tuple[dict[str, Any], FloatArray]]) -> dict[str, Decided]:
-        """Decide in some contexts, by id: as they were given, and encoded."""
-        at = self.transaction.time(state)
-        if state.mode != "off":
-            self.transaction.close_windows(state)
-        made = {}
-        for id_, (context, x) in new.items():
-            made[id_] = Decided(at, id_, context, tuple(x.tolist()), choose(state, x, id_))
-            self.append(state, made[id_])
-        return made
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Receipt]:
         """Record outcomes ``{"id", "values", "observed_at"}``; all or none."""
@@ -79,7 +74,7 @@ class Traffic(Part):
         made, now = reports.decided.at, self.transaction.time(state)
         if not made - MAX_CLOCK_ERROR <= at <= now + MAX_CLOCK_ERROR:
             raise InvalidError(
-                f"observed_at must lie between the decision {reports.decided.id!r}, {as_text(made)}, and now, "
+                f"observed_at must lie between the decision {reports.decided.called!r}, {as_text(made)}, and now, "
                 f"{as_text(now)}; got {as_text(at)}."
             )
 
@@ -93,7 +88,7 @@ class Traffic(Part):
         late = self._append_values(state, reports, changed, held, observed_at)
         told = [name for name in values if name in changed and name not in held and name not in late]
         return Receipt(
-            id=reports.decided.id,
+            id=reports.decided.called,
             recorded=tuple(name for name in told if name not in had),
             corrected=tuple(name for name in told if name in had),
             repeated=tuple(repeated),
@@ -119,7 +114,10 @@ class Traffic(Part):
 def _assignment(decided: Decided) -> Assignment:
     made = decided.selection
     version = None if made.version is None else str(made.version)
-    return Assignment(decided.id, made.arm, made.propensity, made.active, made.mode, version, made.probabilities)
+    repeated = decided.repeats is not None
+    return Assignment(
+        decided.called, made.arm, made.propensity, made.active, made.mode, version, made.probabilities, repeated
+    )
 
 
 def same_context(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

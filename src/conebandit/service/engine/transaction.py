@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read_as, seal_event
-from conebandit.service.log.replay import follow, rebuild, start
+from conebandit.service.log.replay import erased_units, follow, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import Head, Record
@@ -132,7 +132,8 @@ class Transaction:
 
     def append(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> None:
         """Fold an event now; it is written before the commit. A report is added to the given ones on its decision."""
-        record = seal_event(state.head, event, by, seals=self.session.seals, experiment=state.experiment.id)
+        detach, seals = state.experiment.units is not None, self.session.seals
+        record = seal_event(state.head, event, by, detach=detach, seals=seals, experiment=state.experiment.id)
         entry = Entry(record.head, event, by)
         if reports is not None:
             reports.add(entry)
@@ -150,18 +151,18 @@ class Transaction:
 
     def decided(self, experiment_id: str, ids: Sequence[str]) -> dict[str, Decided]:
         """Those of some decisions that have been made, by id."""
-        self._write(experiment_id, ids)
+        self.write(experiment_id, ids)
         records = self.session.of_decisions(experiment_id, Decided.kind, ids)
         return {id_: read_as(Decided, record) for id_, record in records.items()}
 
     def reports(self, state: State, ids: Sequence[str]) -> dict[str, Reports]:
         """The reports on some decisions, by id; left out: decisions that were never made."""
-        self._write(state.experiment.id, ids)
+        self.write(state.experiment.id, ids)
         histories = self.session.histories(state.experiment.id, ids, state.head.seq)
         read = state.repairs.read
         return {id_: Reports(state.experiment, list(map(read, history))) for id_, history in histories.items()}
 
-    def _write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
+    def write(self, experiment_id: str, about: Sequence[str] | None = None) -> None:
         """Write what is not written yet; only if it is ``about`` one of some decisions, if those are given."""
         records, ids = self._unwritten.get(experiment_id, ([], set()))
         if records and (about is None or not ids.isdisjoint(about)):
@@ -172,7 +173,7 @@ class Transaction:
         """Write what is not written yet, and a part of a snapshot where one is due; then the session may commit."""
         for experiment_id in self._at_head:
             self._revise_if_short(experiment_id)
-            self._write(experiment_id)
+            self.write(experiment_id)
             state = self._in_memory(experiment_id)
             if self._ledger.snapshots.has_work(state):
                 self.changed.add(experiment_id)
@@ -184,7 +185,7 @@ class Transaction:
         """Fold a short log anew at once: nobody waits for long."""
         state, most = self._in_memory(experiment_id), self._ledger.max_replayed
         if state.corrected_from is not None and (most is None or self._n_learned(state) <= most):
-            self._write(experiment_id)
+            self.write(experiment_id)
             self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.corrected_from))
 
     def _n_learned(self, state: State) -> int:
@@ -209,9 +210,10 @@ class Transaction:
         state = self.state(experiment_id)
         if state.corrected_from is None or revised.view <= state.view or revised.head.seq > state.head.seq:
             return False
-        self._write(experiment_id)
+        self.write(experiment_id)
         follow(self.session, revised, state.head)
         kept = begun.seq if begun is not None and self.session.complete_snapshot(begun) else None
+        self._erase_units(state, revised.view)
         self.session.drop_snapshots(experiment_id, state.corrected_from, but=kept)  # the others are untrue now
         if kept is not None:
             revised.last_snapshot = kept
@@ -219,8 +221,17 @@ class Transaction:
         self.append(revised, Revised(self.time(revised), revised.view))
         return True
 
+    def _erase_units(self, state: State, view: int) -> None:
+        """Remove the personal data of units that count no more with a new view: from here on, no state rests on them.
+
+        Not before: a process that folds the log up to here must come to the same state as the others.
+        """
+        if state.experiment.units is not None:
+            for unit in erased_units(self.session, state.experiment.id, view, after=state.view):
+                self.session.erase(state.experiment.id, unit)
+
     def write_snapshot(self, experiment_id: str) -> None:
         """Keep the state at once, so that a start need not read the whole log."""
         state = self.state(experiment_id)
-        self._write(experiment_id)
+        self.write(experiment_id)
         self._ledger.snapshots.write_now(self.session, state)

@@ -55,6 +55,13 @@ class ArmChange(_Form):
 ArmChangeBody = Annotated[ArmChange, Body(examples=[{"add": "bold"}])]
 
 
+class ErasureRequest(_Form):
+    """A unit to forget, as callers call it."""
+
+    unit: StrictStr = Field(examples=["patient-7"])
+    reason: StrictStr = Field(description="Kept in the log: nothing about the unit.", examples=["consent withdrawn"])
+
+
 class ModeChange(_Form):
     """The traffic mode from now on."""
 
@@ -78,6 +85,9 @@ class DecisionRequest(_Form):
         None, description="Yours, unique; the same id always gets the same answer.", examples=["visit-1"]
     )
     context: Context = Field({}, examples=[{"age": 34, "device": "phone"}])
+    unit: StrictStr | None = Field(
+        None, description="Whom or what it is about, if the experiment declares units.", examples=["patient-7"]
+    )
 
 
 class DecisionRequests(_Form):

@@ -11,6 +11,7 @@ from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.validate.arrays import FloatArray
 
 if TYPE_CHECKING:
+    from conebandit.service.log.events import Decided
     from conebandit.service.log.state import State
 
 
@@ -33,6 +34,12 @@ def choose(state: State, x: FloatArray, key: str) -> Selection:
     served = choice if mode == "live" else Choice(baseline, 1.0)
     version = Version(state.experiment.policy, __version__, state.version)
     return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)
+
+
+def keep(drawn: Decided) -> Selection:
+    """The arm that was drawn for a unit, once more: there is no draw, and the policy is not asked."""
+    made = drawn.selection
+    return Selection(made.mode, made.arm, 1.0, (made.arm,), choice=None, version=None)
 
 
 def _choose_unretired(state: State, decision: Decision, key: str) -> tuple[str, dict[str, float]]:

@@ -1,5 +1,8 @@
 """What happened: one class for each kind of event, with the body that it has in a sealed record.
 
+Of experiments with units, entries that are ``personal`` stand beside the sealed body, which has a commitment to them:
+they can be erased.
+
 To add a kind, write its class, put it into ``Event``, say in ``READ`` how entries with new names are
 read, and in ``State.fold`` what it does. Bodies are what is on disk: a key that is there today must be readable for
 ever.
@@ -17,10 +20,12 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body, Verdict
 from conebandit.service.log.selection import Selection
-from conebandit.service.stores.records import Head, Record, seal
+from conebandit.service.log.visits import Names, Visit
+from conebandit.service.stores.records import PERSONAL, Head, Record, detached, seal
 from conebandit.service.stores.seals import UNKEYED, Seals
 
 MAX_ACTOR = 128  # characters
+ERASED = "erased"  # what people read where personal data were
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
 
@@ -30,6 +35,7 @@ class _Fields:
 
     __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()  # names of the fields; every dataclass has them
+    personal: ClassVar[dict[str, Any]] = {}  # entries that can be erased, and what is read in their place when they are
 
     def to_body(self) -> Body:
         """As it is on disk."""
@@ -76,14 +82,22 @@ class Decided:
         The context as the policy saw it.
     selection
         What was served, and why.
+    visit
+        Of which unit it is, in experiments with units.
+    names
+        What the caller calls decision and unit, in experiments with units; the log has other names. None if they, the
+        context and ``x`` were erased.
     """
 
     kind: ClassVar[str] = "decided"
+    personal: ClassVar[dict[str, Any]] = {"context": {}, "x": [], "names": None}
     at: int
     id: str
     context: dict[str, Any]
     x: tuple[float, ...]
     selection: Selection
+    visit: Visit | None = None
+    names: Names | None = None
 
     @property
     def decision(self) -> str:
@@ -93,7 +107,8 @@ class Decided:
     def to_body(self) -> Body:
         """As it is on disk."""
         given = {"at": self.at, "id": self.id, "context": self.context, "x": list(self.x)}
-        return {**given, **self.selection.to_body()}
+        body = {**given, **self.selection.to_body()}
+        return body if self.visit is None else {**body, **self.visit.to_body(), **Names.to_body(self.names)}
 
     @classmethod
     def from_body(cls, body: Body) -> Self:
@@ -104,7 +119,28 @@ class Decided:
             bodies.table(body, "context"),
             bodies.numbers(body, "x"),
             Selection.from_body(body),
+            *((Visit.from_body(body), Names.from_body(body)) if "unit" in body else ()),
         )
+
+    @property
+    def unit(self) -> str | None:
+        """The alias of the unit, in experiments with units."""
+        return None if self.visit is None else self.visit.unit
+
+    @property
+    def called(self) -> str:
+        """What the caller calls the decision; what the log does, if that was erased."""
+        return self.id if self.names is None else self.names.id
+
+    @property
+    def repeats(self) -> str | None:
+        """The decision whose arm its unit has kept; None if it was decided anew."""
+        return None if self.visit is None else self.visit.repeats
+
+    @property
+    def erased(self) -> bool:
+        """Whether its personal part is gone."""
+        return self.visit is not None and self.names is None
 
 
 class Amendment(_Fields):
@@ -125,6 +161,7 @@ class Amendment(_Fields):
 class Values(Amendment):
     """Values that came in for a decision. When they were observed is left out of the body if nobody said it."""
 
+    personal: ClassVar[dict[str, Any]] = {"values": {}}
     at: int
     id: str
     values: dict[str, float]
@@ -174,6 +211,7 @@ class Reviewed(Amendment):
     """Somebody looked at values on hold: from now on they count, or nobody waits for them any more."""
 
     kind: ClassVar[str] = "reviewed"
+    personal: ClassVar[dict[str, Any]] = {"values": {}, "reason": ERASED}
     at: int
     id: str
     values: dict[str, float]
@@ -186,6 +224,7 @@ class Retracted(Amendment):
     """What was reported of some metrics is not true; what is true is not known."""
 
     kind: ClassVar[str] = "retracted"
+    personal: ClassVar[dict[str, Any]] = {"metrics": [], "reason": ERASED}
     at: int
     id: str
     metrics: tuple[str, ...]
@@ -197,6 +236,7 @@ class Voided(Amendment):
     """Nothing is learned from the decision; or, if ``void`` is false, it counts again."""
 
     kind: ClassVar[str] = "voided"
+    personal: ClassVar[dict[str, Any]] = {"reason": ERASED}
     at: int
     id: str
     void: bool
@@ -216,6 +256,7 @@ class ContextCorrected(Amendment):
     """
 
     kind: ClassVar[str] = "context_corrected"
+    personal: ClassVar[dict[str, Any]] = {"context": {}, "x": [], "reason": ERASED}
     at: int
     id: str
     context: dict[str, Any]
@@ -316,10 +357,34 @@ class ClockRepaired(_Fields):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Erased(_Fields):
+    """A unit is to be forgotten: its decisions do not count from the next revision on, which removes its personal data.
+
+    Attributes
+    ----------
+    unit
+        Its alias.
+    decisions
+        How many decisions it has.
+    first
+        Position of the first of them.
+    reason
+        Why, in words that say nothing about the unit.
+    """
+
+    kind: ClassVar[str] = "erased"
+    decision: ClassVar[str | None] = None
+    at: int
+    unit: str
+    decisions: int
+    first: int
+    reason: str
+
+
 Amendments = Reported | Held | Reviewed | Retracted | Voided | ContextCorrected
-Event = (
-    Created | Decided | Amendments | ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired
-)
+AboutAll = ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired | Erased
+Event = Created | Decided | Amendments | AboutAll
 KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
 E = TypeVar("E", bound=Event)
@@ -401,11 +466,41 @@ class Entry(NamedTuple):
 
 
 def seal_event(
-    before: Head, event: Event, by: By | None = None, *, seals: Seals = UNKEYED, experiment: str = ""
+    before: Head,
+    event: Event,
+    by: By | None = None,
+    *,
+    detach: bool = False,
+    seals: Seals = UNKEYED,
+    experiment: str = "",
 ) -> Record:
-    """The record of the next event of a log that ends at ``before``; see :func:`~.records.seal`."""
+    """The record of the next event of a log that ends at ``before``; see :func:`~.records.seal`.
+
+    If ``detach`` is true, its personal part is beside it, and what is sealed is a commitment.
+    """
     body = event.to_body() if by is None else {**event.to_body(), **by.to_body()}
-    return seal(before.check, before.seq + 1, event.kind, event.decision, body, seals=seals, experiment=experiment)
+    seq, personal = before.seq + 1, None
+    if detach and event.personal:
+        personal, body[PERSONAL] = detached({name: body.pop(name) for name in event.personal})
+    sealed = seal(before.check, seq, event.kind, event.decision, body, seals=seals, experiment=experiment)
+    return sealed._replace(personal=personal)
+
+
+def whole_body(record: Record) -> Any:
+    """The body of a record with its personal part; where that was erased, with what stands in its place."""
+    body = record.body
+    if not record.has_commitment or not isinstance(body, dict) or PERSONAL not in body:
+        return body
+    rest = {name: value for name, value in body.items() if name != PERSONAL}
+    return {**rest, **(KINDS[record.kind].personal if record.personal is None else record.personal_part)}
+
+
+def shown_body(record: Record) -> Any:
+    """The body of a record for people: with its personal part, or with the word ``erased`` in its place."""
+    body = whole_body(record)
+    if record.has_commitment and record.personal is None:
+        return {**body, **dict.fromkeys(KINDS[record.kind].personal, ERASED)}
+    return body
 
 
 def read(record: Record) -> Entry:
@@ -425,7 +520,7 @@ def read(record: Record) -> Entry:
     kind = KINDS.get(record.kind)
     if kind is None:
         raise CorruptionError(f"event {record.seq} ({ascii(record.kind)[1:-1][:40]}): no such kind of event is known.")
-    body = record.body
+    body = whole_body(record)
     try:
         if not isinstance(body, dict):
             raise CorruptionError("its body is not a table.")
@@ -465,5 +560,8 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "rows": bodies.position,
     "data": bodies.text,
     "after": bodies.position,
+    "unit": bodies.text,
+    "decisions": bodies.position,
+    "first": bodies.position,
     "reason": bodies.text,
 }

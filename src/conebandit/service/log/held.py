@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conebandit.service.log.events import Held, read_as
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.log.replay import declared
+from conebandit.service.log.replay import declared, erased_units
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.times import as_text
 from conebandit.service.replies import HeldValue, HeldValues
@@ -49,6 +49,7 @@ def on_hold(store: Store, experiment_id: str, after: int, most: int) -> HeldValu
         head = session.existing_head(experiment_id)
         experiment = declared(next(session.checked(experiment_id, BEGINNING, head, limit=1))[0])
         page = session.amendments(experiment_id, (Held.kind,), after, head.seq, most)
+        erased = erased_units(session, experiment_id, head.seq)
         histories = session.histories(experiment_id, list({record.decision or "" for record in page}), head.seq)
         repairs = Repairs.find(session, experiment_id, head.seq)
     reports = {id_: Reports(experiment, list(map(repairs.read, history))) for id_, history in histories.items()}
@@ -58,8 +59,10 @@ def on_hold(store: Store, experiment_id: str, after: int, most: int) -> HeldValu
         about = reports[event.id]
         for name, value in event.values.items():
             slot = about.slots[name]
-            if slot.held_at == record.seq and about.void is None:
+            if slot.held_at == record.seq and about.void is None and about.decided.unit not in erased:
                 observed = None if event.observed_at is None else as_text(event.observed_at)
                 late = not slot.place
-                found.append(HeldValue(event.id, name, value, record.seq, as_text(event.at), observed, late))
+                found.append(
+                    HeldValue(about.decided.called, name, value, record.seq, as_text(event.at), observed, late)
+                )
     return HeldValues(tuple(found), page[-1].seq if page else after)

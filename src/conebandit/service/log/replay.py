@@ -13,7 +13,9 @@ from conebandit.service.log.events import (
     ArmAdded,
     ArmRetired,
     Created,
+    Decided,
     Entry,
+    Erased,
     Revised,
     read,
     read_as,
@@ -75,6 +77,19 @@ def view_at(session: Session, experiment_id: str, seq: int) -> int:
     return found[-1][1] if found else 0
 
 
+def erased_units(session: Session, experiment_id: str, upto: int, after: int = 0) -> frozenset[str]:
+    """Aliases of the units that are to be forgotten, by what the log says between two positions."""
+    found = session.of_kinds(experiment_id, (Erased.kind,), upto, after)
+    return frozenset(read_as(Erased, record).unit for record in found)
+
+
+def see_up_to(session: Session, state: State, view: int, repairs: Repairs) -> State:
+    """Let a state know of corrections up to a position, and of the repairs and erasures until then."""
+    units = state.experiment.units
+    state.see(view, repairs, frozenset() if units is None else erased_units(session, state.experiment.id, view))
+    return state
+
+
 def declared(first: Record | None) -> Experiment:
     """What the first record of a log declares."""
     if first is None or first.kind != Created.kind:
@@ -98,8 +113,7 @@ def start(session: Session, experiment_id: str, view: int, before: int) -> State
             break
     else:
         state = State(experiment, _active_arms(experiment, records[1:]))
-    state.see(view, Repairs.find(session, experiment_id, view))
-    return state
+    return see_up_to(session, state, view, Repairs.find(session, experiment_id, view))
 
 
 def _active_arms(experiment: Experiment, changes: Sequence[Record]) -> tuple[str, ...]:
@@ -132,6 +146,8 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
             if isinstance(entry.event, Amendment) and entry.event.id in histories:
                 known = max(state.view, entry.seq)
                 reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
+            if isinstance(entry.event, Decided) and entry.event.erased:
+                _check_erased(session, state, entry.event)
             state.fold(entry, session, reports)
             if watch is not None:
                 watch(state, entry, reports)
@@ -140,6 +156,15 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
         if state.stale:
             break
     return True
+
+
+def _check_erased(session: Session, state: State, decided: Decided) -> None:
+    """A ``CorruptionError`` if personal data are missing, and nobody has erased them.
+
+    Somebody may have after the view, or after what is folded here: then this state is not where we are going.
+    """
+    if decided.unit not in state.erased and decided.unit not in erased_units(session, state.experiment.id, 2**62):
+        raise CorruptionError(f"the personal data of decision {decided.id!a} are missing, and no event says why.")
 
 
 def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[str, list[Entry]]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError, CorruptionError
-from conebandit.service.log.events import By
+from conebandit.service.log.events import By, Decided, read_as
 from conebandit.service.log.operations import log_operation
-from conebandit.service.log.replay import declared, rebuild
+from conebandit.service.log.replay import declared, erased_units, rebuild
 from conebandit.service.stores.base import Store, open_store
+from conebandit.service.stores.personal import DECISION, ERASING, UNIT, Alias
 from conebandit.service.stores.records import BEGINNING, Head, Record, new_id
 from conebandit.service.stores.session import PAGE, Session
 
@@ -56,7 +57,36 @@ def _fold_in(scratch: Store, experiment_id: str, records: Iterator[Record]) -> H
             rebuild(session, experiment_id, head, snapshots=False)
         except (CorruptionError, InvalidError) as error:
             raise CorruptionError(f"{experiment_id}: the log leads to no state: {error}") from None
+        for page in session.checked(experiment_id, BEGINNING, head):
+            _add_new_names(session, experiment_id, _names(session, experiment_id, page))
     return head
+
+
+def _names(session: Session, experiment_id: str, page: list[Record]) -> list[Alias]:
+    """What callers call the units and decisions of some events; of those that are still to be erased, only aliases."""
+    rows: list[Alias] = []
+    if not any(record.personal for record in page):
+        return rows
+    erased = erased_units(session, experiment_id, 2**62)
+    for record in page:
+        decided = read_as(Decided, record) if record.kind == Decided.kind else None
+        if decided is None or decided.visit is None or decided.names is None:
+            continue
+        mine = [Alias(DECISION, decided.names.id, decided.id, decided.visit.unit, record.seq)]
+        if decided.visit.number == 1:
+            mine.append(Alias(UNIT, decided.names.unit, decided.visit.unit, decided.visit.unit, record.seq))
+        to_be_erased = decided.visit.unit in erased
+        rows += [row._replace(kind=ERASING, name=row.alias) if to_be_erased else row for row in mine]
+    return rows
+
+
+def _add_new_names(session: Session, experiment_id: str, rows: list[Alias]) -> None:
+    """Keep names; a ``CorruptionError`` if one stands for two things."""
+    for kind in (UNIT, DECISION):
+        names = [row.name for row in rows if row.kind == kind]
+        if len(set(names)) < len(names) or session.aliases(experiment_id, kind, names):
+            raise CorruptionError(f"{experiment_id}: the log has two of the same name.")
+    session.add_aliases(experiment_id, rows)
 
 
 def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head, by: By | None) -> bool:
@@ -82,6 +112,7 @@ def _copy_unseen(scratch: Store, store: Store, experiment_id: str, head: Head, b
         for page in source.checked(experiment_id, BEGINNING, head):
             with politely() as session:
                 session.add_imported(experiment_id, page)
+                session.add_aliases(experiment_id, _names(source, experiment_id, page))
     with politely() as session:
         session.end_import(experiment_id, head)
         log_operation(session, "imported", {"experiment": experiment_id, "events": head.seq, "check": head.check}, by)

@@ -21,6 +21,7 @@ from conebandit.service.log.events import (
     Created,
     Decided,
     Entry,
+    Erased,
     Learned,
     ModeChanged,
     Revised,
@@ -72,6 +73,10 @@ class State:
         for the state.
     last_snapshot
         Position of the last snapshot that is known to be in the store, or to be on its way there.
+    erased
+        Units whose decisions do not count; they are erased by what the log says up to the view.
+    n_units
+        Of experiments with units: how many have had a decision, without those that are erased.
     """
 
     def __init__(self, experiment: Experiment, known: tuple[str, ...], view: int = 0) -> None:
@@ -87,6 +92,8 @@ class State:
         self.corrected_from: int | None = None
         self.stale = False
         self.last_snapshot = 0
+        self.erased: frozenset[str] = frozenset()
+        self.n_units = 0
         self._index = {name: k for k, name in enumerate(known)}
         self.policy: Served = make_policy(experiment, known)
         self._windows = Windows(experiment)
@@ -97,9 +104,9 @@ class State:
         """Repairs of the clock up to the view."""
         return self._windows.repairs
 
-    def see(self, view: int, repairs: Repairs) -> None:
-        """Have another view, and know the repairs of the clock up to there."""
-        self.view, self._windows.repairs = view, repairs
+    def see(self, view: int, repairs: Repairs, erased: frozenset[str] = frozenset()) -> None:
+        """Have another view, and know the repairs of the clock and the erased units up to there."""
+        self.view, self._windows.repairs, self.erased = view, repairs, erased
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
@@ -126,20 +133,20 @@ class State:
                 pass  # what is declared is there from the beginning; seals are no business of the policy
             case Decided():
                 self._windows.add(seq, event)
+                self._count_unit(event)
             case Amendment():
                 if reports is None:
                     raise CorruptionError(f"event {seq} ({event.kind}): there is no decision {event.id!a} before it.")
                 self._learn_report(seq, reports)
             case ModeChanged():
                 self.mode = event.mode
-            case ArmAdded():
-                self.arms[event.arm] = True
-                self._note_correction(seq, 0)
-            case ArmRetired():
-                self.arms[event.arm] = False
+            case ArmAdded() | ArmRetired():
+                self.arms[event.arm] = isinstance(event, ArmAdded)
                 self._note_correction(seq, 0)
             case ClockRepaired():
                 self._note_correction(seq, event.after + 1)
+            case Erased():
+                self._note_correction(seq, event.first)
             case Learned():
                 self._learn_past(event)
             case Revised():
@@ -153,7 +160,16 @@ class State:
         for metric, reports in self._windows.close(at, max(self.view, seq - 1), session):
             default = self.experiment.metrics[metric].default
             assert default is not None  # only such metrics wait
-            self._learn(reports.decided.selection.arm, reports.x, {metric: default}, seq)
+            if not self._is_erased(reports.decided):
+                self._learn(reports.decided.selection.arm, reports.x, {metric: default}, seq)
+
+    def _count_unit(self, decided: Decided) -> None:
+        if decided.visit is not None and decided.visit.number == 1 and not self._is_erased(decided):
+            self.n_units += 1
+
+    def _is_erased(self, decided: Decided) -> bool:
+        """Whether a decision does not count: its unit is erased in this view, or its data are gone by a later one."""
+        return decided.erased or decided.unit in self.erased
 
     def _note_correction(self, seq: int, first: int) -> None:
         """Event ``seq`` says that from ``first`` on something else should have been learned."""
@@ -164,7 +180,7 @@ class State:
         report, decided = reports.at(seq), reports.decided
         if report.corrects and decided.selection.arm in self._index:
             self._note_correction(seq, report.corrects)
-        if report.counts:
+        if report.counts and not self._is_erased(decided):
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
             self._learn(decided.selection.arm, reports.x, values, seq)
 
@@ -208,6 +224,7 @@ class State:
             "learned": list(self.learned),
             "pending": self.corrected_from,
             "windows": self._windows.plain(),
+            **({} if self.experiment.units is None else {"units": self.n_units}),
         }
 
     @classmethod
@@ -220,6 +237,7 @@ class State:
         self.learned = list(plain["learned"])
         self.head = Head(*plain["head"])
         self._windows.resume(plain["windows"])
+        self.n_units = plain.get("units", 0)
         return self
 
     def digest(self) -> str:
@@ -238,6 +256,8 @@ def check_order(entry: Entry, before: int) -> None:
     seq, event = entry.seq, entry.event
     if isinstance(event, Created) != (seq == 1):
         raise CorruptionError(f"event {seq} ({event.kind}): a log begins with its declaration and has no other.")
+    if isinstance(event, Erased) and not 1 < event.first < seq:
+        raise CorruptionError(f"event {seq} ({event.kind}): no decision of the unit can be at {event.first}.")
     if isinstance(event, Learned) and seq != PAST:
         raise CorruptionError(f"event {seq} ({event.kind}): past rows come right after the declaration, or not at all.")
     if not before <= event.at <= MAX_TIME:

@@ -20,13 +20,14 @@ from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.log.bodies import MAX_POSITION
-from conebandit.service.log.choosing import choose
-from conebandit.service.log.events import ClockRepaired, Decided, Entry, Revised
+from conebandit.service.log.choosing import choose, keep
+from conebandit.service.log.events import ClockRepaired, Decided, Entry, Erased, Revised
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, start
+from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, see_up_to, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
 from conebandit.service.log.state import State
+from conebandit.service.log.verify_units import UnitsOfLog
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.records import Head
 from conebandit.service.stores.seals import key_of
@@ -59,6 +60,9 @@ class Verification:
     other_version
         How many were not, because another version of the library made them. The rest was made in a state that was
         revised later, since a value was corrected or an arm was added or retired, and left out to save time.
+    erased
+        How many cannot be made again, since they rest on data that were erased: decisions of units that are forgotten,
+        and those made when the policy had learned, or may have learned, from them.
     snapshots
         How many were compared; those of other versions of the library are not used, and not compared.
     problems
@@ -100,6 +104,7 @@ class Verification:
     key: str | None = None
     keyed_from: int = 0
     anchors: int = 0
+    erased: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -108,8 +113,8 @@ class Verification:
 
     @property
     def whole(self) -> bool:
-        """Whether every decision was made again."""
-        return self.recomputed == self.decisions
+        """Whether every decision was made again that can be."""
+        return self.recomputed + self.erased == self.decisions
 
 
 def verify(
@@ -151,24 +156,26 @@ def verify(
     left_out = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
     for _ in session.checked(experiment_id, head, last):
         pass  # what came after the state that is served
+    erased = watch.resting_on_erased()
     problems = [
         *_unsealed(session, experiment_id, last),
         *missed_anchors(session, experiment_id, anchors),
         *_differences(served, digest),
-        *watch.problems(left_out),
+        *watch.problems(left_out | erased),
     ]
     return Verification(
         id=experiment_id,
         events=head.seq,
         state=digest,
         decisions=len(watch.decided),
-        recomputed=len(watch.decided) - len(left_out | watch.foreign),
-        other_version=len(watch.foreign - left_out),
+        recomputed=len(watch.decided) - len(left_out | watch.foreign | erased),
+        other_version=len(watch.foreign - left_out - erased),
         snapshots=watch.compared,
         problems=tuple(problems[:MAX_PROBLEMS]),
         key=key_of(last.check),
         keyed_from=watch.keyed_from,
         anchors=len(anchors),
+        erased=len(erased),
     )
 
 
@@ -208,6 +215,9 @@ class _Watch:
         self._rewritten: list[tuple[int, int]] = [(0, self._new_arms)]  # states between these are no more
         self._different: dict[int, str] = {}  # decisions that come out otherwise
         self._problems: list[str] = []
+        self._units = UnitsOfLog(self.session, self.experiment_id)
+        self._uncounted_erasures: list[tuple[int, int]] = []  # where each one is, and from where on it matters
+        self._forgotten: list[tuple[int, int]] = []  # states between these rest on data that were erased
 
     def _last_change_of_arms(self) -> int:
         """From where on the policy has had the arms that it has at last."""
@@ -222,34 +232,41 @@ class _Watch:
         match entry.event:
             case Decided() as decided:
                 self.decided.append(entry.seq)
+                self._units.see(state, entry.seq, decided)
                 if entry.seq > self._new_arms:
                     self._decide_again(state, entry.seq, decided)
             case ClockRepaired(after=after):
                 self._uncounted.append((entry.seq, after))
+            case Erased(first=first):
+                self._uncounted_erasures.append((entry.seq, first))
             case Revised(upto=upto):
-                self._rewritten += [(first, entry.seq) for seq, first in self._uncounted if seq <= upto]
-                self._uncounted = [(seq, first) for seq, first in self._uncounted if seq > upto]
+                self._rewritten += _counted(self._uncounted, entry.seq, upto)
+                self._forgotten += _counted(self._uncounted_erasures, entry.seq, upto)
         if reports is not None and (first := reports.at(entry.seq).corrects):
             self._uncounted.append((entry.seq, first))
         if entry.seq in self._snapshots:
             self._compare(state, entry.seq)
 
-    def _of_revised_states(self) -> set[int]:
-        """Positions of decisions that were made in a state that is no more."""
+    def _between(self, ends: list[tuple[int, int]]) -> set[int]:
+        """Positions of decisions that were made after the first and up to the last of some positions."""
         found: set[int] = set()
         reached = 0
-        for first, last in sorted(self._rewritten):
+        for first, last in sorted(ends):
             low = bisect_right(self.decided, max(first, reached))
             reached = max(last, reached)
             found.update(self.decided[low : bisect_right(self.decided, reached)])
         return found
+
+    def resting_on_erased(self) -> set[int]:
+        """Positions of decisions that cannot be made again: of an erased unit, or with what was learned from it."""
+        return self._between([(first - 1, last) for first, last in self._forgotten])
 
     def decide_again_as_it_was(self, most: float) -> set[int]:
         """Make such decisions again, too, from the log as each revision has seen it.
 
         The rest is left out, and returned, when more than ``most`` events would have to be folded.
         """
-        wanted = self._of_revised_states()
+        wanted = self._between(self._rewritten) - self.resting_on_erased()
         self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
         earlier, after = _EarlierStates(self.session, self.experiment_id), 0
         for revised_at, upto in self._revisions:
@@ -272,11 +289,15 @@ class _Watch:
         if version is not None and version.library != __version__:
             self.foreign.add(seq)
             return
+        if decided.erased:
+            return
         logged = decided.selection
-        again = choose(state, state.experiment.encode(decided.context), decided.id)
+        kept = self._units.kept(state, seq, decided)
+        again = choose(state, state.experiment.encode(decided.context), decided.id) if kept is None else keep(kept)
         if logged.choice and again.choice and logged.choice.probabilities is None:  # written before they were kept
             again = again._replace(choice=again.choice._replace(probabilities=None))
-        was, is_ = logged.to_body(), again.to_body()
+        was = {**logged.to_body(), "repeats": decided.repeats}
+        is_ = {**again.to_body(), "repeats": None if kept is None else kept.id}
         names = [name for name, value in is_.items() if was[name] != value]
         if names and len(self._different) < MAX_DIFFERENT:
             name = names[0]
@@ -297,7 +318,18 @@ class _Watch:
     def problems(self, left_out: set[int]) -> list[str]:
         """What does not agree, in words; without some decisions."""
         different = sorted(self._different.keys() - left_out)
-        return self._problems + [f"decision at event {seq}: {self._different[seq]}." for seq in different]
+        return (
+            self._problems
+            + self._units.problems()
+            + [f"decision at event {seq}: {self._different[seq]}." for seq in different]
+        )
+
+
+def _counted(uncounted: list[tuple[int, int]], revised_at: int, upto: int) -> list[tuple[int, int]]:
+    """Take out what counts from a revision on; between which positions states are no more for it."""
+    counted = [(first, revised_at) for seq, first in uncounted if seq <= upto]
+    uncounted[:] = [(seq, first) for seq, first in uncounted if seq > upto]
+    return counted
 
 
 class _EarlierStates:
@@ -336,5 +368,4 @@ class _EarlierStates:
 
     def _copy(self, state: State) -> State:
         copy = State.from_plain(state.experiment, state.plain(), state.policy.copy())
-        copy.see(self.view, self._repairs.upto(self.view))
-        return copy
+        return see_up_to(self._session, copy, self.view, self._repairs.upto(self.view))

@@ -31,6 +31,16 @@ SCHEMA = {  # what is made if it is missing
     "snapshot_parts": """CREATE TABLE IF NOT EXISTS snapshot_parts (
         experiment TEXT NOT NULL, seq BIGINT NOT NULL, part BIGINT NOT NULL, content {blob} NOT NULL,
         PRIMARY KEY (experiment, seq, part))""",
+    # Of experiments with units: what can be erased, beside the sealed events that it belongs to.
+    "personal": """CREATE TABLE IF NOT EXISTS personal (
+        experiment TEXT NOT NULL, seq BIGINT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (experiment, seq))""",
+    # What callers call units and decisions, and what the log does. The row of a unit has the position of its first
+    # decision, and its own alias as unit.
+    "aliases": """CREATE TABLE IF NOT EXISTS aliases (
+        experiment TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, alias TEXT NOT NULL, unit TEXT NOT NULL,
+        seq BIGINT NOT NULL, PRIMARY KEY (experiment, kind, name))""",
+    "aliases_of_unit": """CREATE INDEX IF NOT EXISTS aliases_of_unit ON aliases (experiment, unit, seq)""",
+    "aliases_of_alias": """CREATE UNIQUE INDEX IF NOT EXISTS aliases_of_alias ON aliases (experiment, alias)""",
     "api_keys": """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
     # Tables of their own, not columns of api_keys: earlier releases go on reading and writing that one as it is.
@@ -60,6 +70,10 @@ class Store(Protocol):
 
     def now(self) -> int | None:
         """Milliseconds since 1970 by the clock of the database; None if it has none of its own."""
+        ...
+
+    def vacuum(self) -> None:
+        """Write the tables anew, so that nothing that was erased is left in their files; everybody else waits."""
         ...
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the t
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
 MAX_IN_LINE = 50  # milliseconds to wait for the lock of an experiment, while requests to others wait for us
 MAX_STATEMENT = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
+VACUUMED = ("personal", "aliases", "snapshot_parts")  # tables that hold, or held, personal data
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
 # Of connections, unless the address says otherwise: notice that the other machine is gone.
 _SETTINGS: dict[str, str | int | None] = {
@@ -107,6 +108,9 @@ class _Connection:
             part = rows[start : start + 1000]
             self.execute(f"{head} VALUES {', '.join([row] * len(part))}", [v for values in part for v in values])
 
+    def overwrite_deleted(self) -> None:
+        """PostgreSQL keeps deleted rows until it is told to vacuum, or does so by itself."""
+
     def check(self) -> None:
         """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
 
@@ -186,6 +190,21 @@ class PostgresStore:
         with self._transaction() as connection:
             [(seconds,)] = connection.execute("SELECT extract(epoch FROM clock_timestamp())")
         return int(seconds * 1000)
+
+    def vacuum(self) -> None:
+        """See :class:`Store`."""
+        try:
+            connection = _Connection(self._address)  # of its own: its settings are no good for others
+            try:
+                connection.raw.autocommit = True  # VACUUM is no part of a transaction
+                connection.raw.patient = True
+                connection.execute("SET statement_timeout = 0")
+                for table in VACUUMED:
+                    connection.execute(f"VACUUM (FULL) {table}")
+            finally:
+                connection.raw.close()
+        except psycopg.Error as error:
+            raise UnavailableError(f"the database did not answer ({type(error).__name__}); try again.") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[_Connection]:

@@ -9,6 +9,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, NamedTuple, TextIO
 
 from conebandit.service.errors import CorruptionError
@@ -18,6 +19,9 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fals
 _decode = json.JSONDecoder().raw_decode  # json.loads without its search for spaces around a value: bodies have none
 
 FORMAT = 1
+SALT = "salt"
+PERSONAL = "personal"  # where a body has its commitment
+COMMITMENT = f'"{PERSONAL}":"'  # no text within a body can look like this: its quotes would be escaped
 
 
 class Head(NamedTuple):
@@ -45,6 +49,9 @@ class Record(NamedTuple):
         The body as JSON, as it was sealed.
     check
         Checksum over this record and, through the one before, all earlier ones.
+    personal
+        What belongs to the body, but can be erased, as JSON; the body has a commitment to it. None if there is, or is
+        left, nothing of the kind.
     """
 
     seq: int
@@ -52,6 +59,7 @@ class Record(NamedTuple):
     decision: str | None
     text: str
     check: str
+    personal: str | None = None
 
     @property
     def head(self) -> Head:
@@ -68,6 +76,39 @@ class Record(NamedTuple):
         if end != len(self.text):
             raise CorruptionError(f"event {self.seq} ({self.kind}) is not JSON: it is not what was written.")
         return body
+
+    @property
+    def has_commitment(self) -> bool:
+        """Whether there is, or was, a personal part."""
+        return COMMITMENT in self.text
+
+    @property
+    def personal_part(self) -> Any:
+        """The personal part, parsed: a table, without its salt; None if there is, or is left, none."""
+        if self.personal is None:
+            return None
+        entries = Record(self.seq, self.kind, None, self.personal, "").body
+        return {name: value for name, value in entries.items() if name != SALT}
+
+
+def detached(personal: dict[str, Any]) -> tuple[str, str]:
+    """A personal part as JSON with a salt, and the commitment to it, which tells nothing about what it stands for.
+
+    Without the salt, 128 random bits, nobody can try out which context or name leads to a commitment.
+
+    Examples
+    --------
+    >>> text, commitment = detached({"age": 34})
+    >>> commitment == commitment_to(text), commitment == detached({"age": 34})[1]
+    (True, False)
+    """
+    text = canonical({**personal, SALT: secrets.token_hex(16)})
+    return text, commitment_to(text)
+
+
+def commitment_to(personal: str) -> str:
+    """What a body says about the personal part that belongs to it."""
+    return blake2b(personal.encode("utf-8", "surrogatepass"), digest_size=32).hexdigest()
 
 
 def new_id() -> str:
@@ -121,11 +162,13 @@ def check(
 
 def check_seal(record: Record, before: str, seals: Seals = UNKEYED, experiment: str = "") -> Record:
     """A record, if it was sealed after one with checksum ``before``; else a ``CorruptionError``."""
-    seq, kind, decision, text, sealed = record
+    seq, kind, decision, text, sealed, personal = record
     if not seals.matches(sealed, experiment, before, _sealed_text(seq, kind, decision, text)):
         raise CorruptionError(
             f"event {seq} ({kind}) does not match its checksum: it, or one before it, is not what was written."
         )
+    if personal is not None and f'{COMMITMENT}{commitment_to(personal)}"' not in text:
+        raise CorruptionError(f"the personal part of event {seq} ({kind}) is not what was written.")
     return record
 
 
@@ -143,7 +186,7 @@ def to_lines(records: Iterable[Record]) -> Iterator[str]:
     count, last = 0, START
     for record in records:
         count, last = record.head
-        yield canonical(list(record)) + "\n"
+        yield canonical(list(record[:5]) if record.personal is None else list(record)) + "\n"
     yield canonical({"events": count, "check": last}) + "\n"
 
 
@@ -194,11 +237,11 @@ def _parse(line: str, number: int) -> Any:
 
 
 def _record(value: Any, number: int) -> Record:
-    types = (int, str, str | None, str, str)
+    types = (int, str, str | None, str, str, str)  # the last one, the personal part, may be missing
     if (
         not isinstance(value, list)
-        or len(value) != len(types)
-        or not all(isinstance(v, t) for v, t in zip(value, types, strict=True))
+        or len(value) not in (len(types) - 1, len(types))
+        or not all(isinstance(v, t) for v, t in zip(value, types, strict=False))
         or not all(_can_be_stored(v) for v in value if isinstance(v, str))
     ):
         raise CorruptionError(f"line {number} is not an event.")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.stores.keys import KeyTables
+from conebandit.service.stores.personal import PersonalTables
 from conebandit.service.stores.records import Head, Record, check, check_seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals
 
@@ -54,12 +55,16 @@ class Connection(Protocol):
         """Run one INSERT for many rows."""
         ...
 
+    def overwrite_deleted(self) -> None:
+        """See to it that what this transaction deletes does not stay in the files of the database, as far as it can."""
+        ...
+
     def check(self) -> None:
         """Let the database check itself, if it can; a ``CorruptionError`` says what it found."""
         ...
 
 
-class Session(KeyTables):
+class Session(KeyTables, PersonalTables):
     """Everything that is read or written within one transaction."""
 
     def __init__(self, connection: Connection, seals: Seals = UNKEYED) -> None:
@@ -90,6 +95,7 @@ class Session(KeyTables):
         created = self._take_id(experiment, 0, START)
         if created:
             self._run("DELETE FROM events WHERE experiment = ?", (experiment,))
+            self._drop_all_personal(experiment)
         return created
 
     def _take_id(self, experiment: str, head: int, last_check: str) -> bool:
@@ -111,13 +117,16 @@ class Session(KeyTables):
 
     def _insert(self, experiment: str, events: Sequence[Record]) -> None:
         self._connection.insert_many(
-            f"INSERT INTO events (experiment, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", [(experiment, *e) for e in events]
+            f"INSERT INTO events (experiment, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+            [(experiment, *e[:5]) for e in events],
         )
+        self._insert_personal(experiment, events)
 
     def events(self, experiment: str, after: int = 0, upto: int | None = None, limit: int = PAGE) -> list[Record]:
         """Some events in order, as stored."""
         sql = f"SELECT {_COLUMNS} FROM events WHERE experiment = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-        return [Record(*row) for row in self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))]
+        rows = self._run(sql, (experiment, after, 2**62 if upto is None else upto, limit))
+        return self._with_personal(experiment, [Record(*row) for row in rows])
 
     def checked(self, experiment: str, after: Head, upto: Head, limit: int = PAGE) -> Iterator[list[Record]]:
         """Pages of all events between two heads; a ``CorruptionError`` at the first that is not what was written."""
@@ -169,11 +178,11 @@ class Session(KeyTables):
         where = "e.seq > ? AND e.seq <= ? AND e.kind = ? ORDER BY e.seq LIMIT ?"
         return self._look_up(where, experiment, (after, upto, kind, limit))
 
-    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int) -> list[Record]:
+    def of_kinds(self, experiment: str, kinds: Sequence[str], upto: int, after: int = 0) -> list[Record]:
         """All events of some kinds that are not about a decision, in order."""
         marks = ", ".join("?" * len(kinds))
-        where = f"e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
-        return self._look_up(where, experiment, (upto, *kinds))
+        where = f"e.seq > ? AND e.seq <= ? AND e.decision IS NULL AND e.kind IN ({marks}) ORDER BY e.seq"
+        return self._look_up(where, experiment, (after, upto, *kinds))
 
     def amendments(self, experiment: str, kinds: Sequence[str], after: int, upto: int, most: int) -> list[Record]:
         """The next events of some kinds about decisions, other than decisions and reports, in order."""
@@ -196,7 +205,13 @@ class Session(KeyTables):
             LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
             WHERE e.experiment = ? AND {where}"""
         rows = self._run(sql, (experiment, *values))
-        return [check_seal(Record(*row), before or START, self.seals, experiment) for *row, before in rows]
+        before: dict[int, str] = {}
+        found: list[Record] = []
+        for *row, sealed in rows:
+            found.append(Record(*row))
+            before[found[-1].seq] = sealed or START
+        found = self._with_personal(experiment, found)
+        return [check_seal(record, before[record.seq], self.seals, experiment) for record in found]
 
     def check_presence(self, experiment: str, upto: Head) -> None:
         """A ``CorruptionError`` if the log does not hold as many events as it must, or not the last of them."""
@@ -223,6 +238,7 @@ class Session(KeyTables):
         """Remove some of what an earlier import has left; how many events. The caller holds the lock."""
         sql = """DELETE FROM events WHERE experiment = ? AND seq <
             (SELECT MIN(seq) FROM events WHERE experiment = ?) + ?"""
+        self._drop_all_personal(experiment)
         return int(self._run(sql, (experiment, experiment, most)).rowcount)
 
     def add_imported(self, experiment: str, events: Sequence[Record]) -> None:

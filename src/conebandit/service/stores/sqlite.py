@@ -30,6 +30,7 @@ class _Connection:
             where, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=unchanging
         )
         self.execute = self.raw.execute
+        self.erasing = False
         self.execute(f"PRAGMA cache_size = -{cache}")
         if not unchanging:
             self.execute("PRAGMA journal_mode = WAL")
@@ -41,6 +42,20 @@ class _Connection:
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
+
+    def overwrite_deleted(self) -> None:
+        """Deleted bytes become zeros. That takes time, so only where something is erased."""
+        self.execute("PRAGMA secure_delete = ON")
+        self.erasing = True
+
+    def end_erasing(self) -> None:
+        """After the commit: empty the write-ahead log, unless somebody is still reading from it."""
+        self.erasing = False
+        self.execute("PRAGMA secure_delete = OFF")
+        self.execute("PRAGMA busy_timeout = 0")  # nobody shall wait for a reader
+        with suppress(sqlite3.OperationalError):
+            list(self.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        self.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000:.0f}")
 
     def check(self) -> None:
         found = next(iter(self.execute("PRAGMA integrity_check(1)")))[0]
@@ -95,14 +110,23 @@ class SqliteStore:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """See :class:`Store`."""
-        with self._connection(WRITING) as connection, _transaction(connection, "BEGIN IMMEDIATE"):
-            yield Session(connection, self.seals)
+        with self._connection(WRITING) as connection:
+            with _transaction(connection, "BEGIN IMMEDIATE"):
+                yield Session(connection, self.seals)
+            if connection.erasing:
+                connection.end_erasing()
 
     @contextmanager
     def read(self) -> Iterator[Session]:
         """See :class:`Store`."""
         with self._connection(READING) as connection, _transaction(connection, "BEGIN"):
             yield Session(connection, self.seals)
+
+    def vacuum(self) -> None:
+        """See :class:`Store`."""
+        with self._connection(WRITING) as connection:
+            connection.execute("VACUUM")
+            connection.end_erasing()
 
     @contextmanager
     def _connection(self, cache: int) -> Iterator[_Connection]:

@@ -15,9 +15,16 @@ from conebandit.service.engine.rehearsal import Kernels
 from conebandit.service.engine.turn import Turn
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
-from conebandit.service.http.forms import ArmChangeBody, CopyRequest, DeclarationBody, ExperimentId, ModeChange
+from conebandit.service.http.forms import (
+    ArmChangeBody,
+    CopyRequest,
+    DeclarationBody,
+    ErasureRequest,
+    ExperimentId,
+    ModeChange,
+)
 from conebandit.service.http.replies import as_json
-from conebandit.service.replies import Description
+from conebandit.service.replies import Description, Erasure
 
 
 def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
@@ -58,6 +65,14 @@ def add_experiment_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> N
     async def change_mode(experiment: ExperimentId, change: ModeChange) -> JSONResponse:
         """Serve the policy (live), the baseline while the policy decides for the log (shadow), the baseline (off)."""
         return as_json(await backend.in_turn(experiment, lambda turn: turn.set_mode(experiment, change.mode)))
+
+    @admin.post("/experiments/{experiment}/erasures", response_model=Erasure)
+    async def erase(experiment: ExperimentId, asked: ErasureRequest) -> JSONResponse:
+        """Forget a unit: its contexts, outcomes and names are removed, and the policy learns anew without them.
+
+        That is done when the experiment is not ``revising`` any more. For a unit that is not known it does nothing.
+        """
+        return as_json(await backend.in_turn(experiment, lambda turn: turn.erase(experiment, asked.unit, asked.reason)))
 
     app.include_router(admin)
 

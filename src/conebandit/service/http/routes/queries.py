@@ -18,6 +18,7 @@ from conebandit.service.http.callers import CALLER
 from conebandit.service.http.forms import AuditQuery, ContextQuery, ExperimentId
 from conebandit.service.http.keys import may_use
 from conebandit.service.http.replies import as_json
+from conebandit.service.log.events import shown_body
 from conebandit.service.replies import (
     AuditPage,
     Description,
@@ -120,7 +121,7 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> EventPage:
             before = session.events(experiment, after - 1, after)
             start = Head(after, before[0].check if before else START)
             page = next(session.checked(experiment, start, head, limit))
-    shown = tuple(LoggedEvent(record.seq, record.kind, record.check, record.body) for record in page)
+    shown = tuple(LoggedEvent(record.seq, record.kind, record.check, shown_body(record)) for record in page)
     return EventPage(shown, next=page[-1].seq if page else after)
 
 

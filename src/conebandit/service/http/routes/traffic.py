@@ -26,7 +26,7 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         The same id with the same context always gets the same answer; with another context: 409.
         """
         many = asked.decisions if isinstance(asked, DecisionRequests) else [asked]
-        requests = [{"id": one.id, "context": one.context} for one in many]
+        requests = [{"id": one.id, "context": one.context, "unit": one.unit} for one in many]
         door.charge(len(requests))
         answer = await backend.in_turn(experiment, lambda turn: turn.decide(experiment, requests))
         return as_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])

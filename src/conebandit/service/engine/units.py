@@ -1,0 +1,130 @@
+"""The door of a log: callers have names for decisions and units, and the log of an experiment with units has others.
+
+What callers call a decision, or a unit, may be personal, so the log has random aliases; a table beside it translates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from conebandit.service.engine.transaction import Transaction
+from conebandit.service.log.choosing import choose, keep
+from conebandit.service.log.events import Decided, read_as
+from conebandit.service.log.reports import Reports
+from conebandit.service.log.state import State
+from conebandit.service.log.visits import Draw, Names, Visit, changes_of_mode, kept
+from conebandit.service.stores.personal import DECISION, UNIT, Alias
+from conebandit.service.stores.records import new_id
+from conebandit.validate.arrays import FloatArray
+
+Append = Callable[[State, Decided], None]
+
+
+class Asked(NamedTuple):
+    """What a decision is asked for with: a context, as given and encoded, and, where there are units, a name of one."""
+
+    context: dict[str, Any]
+    x: FloatArray
+    unit: str | None
+
+
+class _Unit(NamedTuple):
+    """A unit before its next decision."""
+
+    alias: str
+    visits: int
+    drawn: Draw | None
+
+
+class Door:
+    """The decisions of an experiment by the names that callers have for them.
+
+    Parameters
+    ----------
+    transaction
+        Where decisions are looked up.
+    state
+        Of the experiment.
+    """
+
+    def __init__(self, transaction: Transaction, state: State) -> None:
+        self._transaction, self._session, self._state = transaction, transaction.session, state
+        self._id, self._has_units = state.experiment.id, state.experiment.units is not None
+
+    def decided(self, ids: Sequence[str]) -> dict[str, Decided]:
+        """Those of some decisions that have been made."""
+        aliases = self._aliases(ids)
+        found = self._transaction.decided(self._id, list(aliases.values()))
+        return {id_: found[alias] for id_, alias in aliases.items() if alias in found}
+
+    def reports(self, ids: Sequence[str]) -> dict[str, Reports]:
+        """The reports on some decisions; left out: decisions that were never made."""
+        aliases = self._aliases(ids)
+        found = self._transaction.reports(self._state, list(aliases.values()))
+        return {id_: found[alias] for id_, alias in aliases.items() if alias in found}
+
+    def _aliases(self, ids: Sequence[str]) -> dict[str, str]:
+        return self._session.aliases(self._id, DECISION, ids) if self._has_units else {id_: id_ for id_ in ids}
+
+    def decide(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
+        """Make new decisions, one after the other, by id."""
+        if self._has_units:
+            return self._decide_for_units(asked, at, append)
+        made: dict[str, Decided] = {}
+        for id_, one in asked.items():
+            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), choose(self._state, one.x, id_))
+            append(self._state, made[id_])
+        return made
+
+    def _decide_for_units(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
+        made: dict[str, Decided] = {}
+        rows: list[Alias] = []
+        units = self._units(list({one.unit: None for one in asked.values() if one.unit is not None}))
+        mode_changed = self._last_change_of_mode(units)
+        for id_, one in asked.items():
+            name = one.unit or ""
+            unit, seq = units[name], self._state.head.seq + 1
+            made[id_] = self._decide_for(unit, Names(id_, name), one, at, mode_changed)
+            append(self._state, made[id_])
+            if not unit.visits:
+                rows.append(Alias(UNIT, name, unit.alias, unit.alias, seq))
+            rows.append(Alias(DECISION, id_, made[id_].id, unit.alias, seq))
+            units[name] = _Unit(unit.alias, unit.visits + 1, unit.drawn if made[id_].repeats else Draw(seq, made[id_]))
+        self._session.add_aliases(self._id, rows)
+        return made
+
+    def _decide_for(self, unit: _Unit, names: Names, asked: Asked, at: int, mode_changed: int) -> Decided:
+        alias, x = f"d_{new_id()}", tuple(asked.x.tolist())
+        drawn = kept(self._state, unit.drawn, mode_changed, at)
+        selection = choose(self._state, asked.x, alias) if drawn is None else keep(drawn.decided)
+        visit = Visit(unit.alias, unit.visits + 1, None if drawn is None else drawn.decided.id)
+        return Decided(at, alias, asked.context, x, selection, visit, names)
+
+    def _units(self, names: list[str]) -> dict[str, _Unit]:
+        """Units by name; new ones get an alias."""
+        self._transaction.write(self._id)
+        aliases = self._session.aliases(self._id, UNIT, names)
+        latest = self._session.latest_of_units(self._id, list(aliases.values()))
+        known = self._draws(list(latest.values()))
+        kept_from = [visit.repeats for _, made in known.values() if (visit := made.visit) and visit.repeats]
+        known |= self._draws(kept_from)
+        return {name: _unit(aliases.get(name), latest, known) for name in names}
+
+    def _draws(self, ids: Sequence[str]) -> dict[str, Draw]:
+        found = self._session.of_decisions(self._id, Decided.kind, ids)
+        return {id_: Draw(record.seq, read_as(Decided, record)) for id_, record in found.items()}
+
+    def _last_change_of_mode(self, units: Mapping[str, _Unit]) -> int:
+        drawn = [unit.drawn.seq for unit in units.values() if unit.drawn is not None]
+        return max(changes_of_mode(self._session, self._id, after=min(drawn)), default=0) if drawn else 0
+
+
+def _unit(alias: str | None, latest: Mapping[str, str], known: Mapping[str, Draw]) -> _Unit:
+    """A unit before its next decision: its last one is among the latest, and that and what it repeats are known."""
+    if alias is None:
+        return _Unit(f"u_{new_id()}", 0, None)
+    last = known[latest[alias]]
+    visit = last.decided.visit
+    assert visit is not None  # decisions about units have one
+    return _Unit(alias, visit.number, last if visit.repeats is None else known[visit.repeats])

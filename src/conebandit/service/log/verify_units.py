@@ -1,0 +1,75 @@
+"""What ``verify`` checks of units: that they kept the arms that they should, and that their names lead to the log."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from conebandit.service.log.events import Decided, read_as
+from conebandit.service.log.state import State
+from conebandit.service.log.visits import Draw, changes_of_mode, kept
+from conebandit.service.stores.session import PAGE, Session
+
+
+class UnitsOfLog:
+    """The draws of all units of a log, as they come: by the log alone, not by the table of names.
+
+    Parameters
+    ----------
+    session
+        Of the store.
+    experiment_id
+        Whose log.
+    """
+
+    def __init__(self, session: Session, experiment_id: str) -> None:
+        self._session, self._id = session, experiment_id
+        self._mode_changes = changes_of_mode(session, experiment_id)
+        self._visits: dict[str, int] = {}  # of each unit, so far
+        self._last_draws: dict[str, Draw] = {}  # of each unit, so far
+        self._draws: dict[int, Draw] = {}  # the last one of its unit before a decision, by position
+        self._names: dict[str, tuple[int, str]] = {}  # of decisions that were not looked up yet: position and name
+        self._problems: list[str] = []
+
+    def see(self, state: State, seq: int, decided: Decided) -> None:
+        """The next decision of the log."""
+        visit, units = decided.visit, state.experiment.units
+        if visit is None or units is None:
+            return
+        if visit.number != self._visits.get(visit.unit, 0) + 1:
+            self._problems.append(f"decision at event {seq}: it is said to be number {visit.number} of its unit.")
+        self._visits[visit.unit] = visit.number
+        if visit.unit in self._last_draws:
+            self._draws[seq] = self._last_draws[visit.unit]
+        if visit.repeats is None and units.sticky:
+            self._last_draws[visit.unit] = Draw(seq, self._as_logged(state, seq, decided))
+        if decided.names is not None:
+            self._names[decided.id] = seq, decided.names.id
+        if len(self._names) >= PAGE:
+            self._look_up()
+
+    def _as_logged(self, state: State, seq: int, decided: Decided) -> Decided:
+        """A decision with the time that it carries, right or wrong."""
+        if not state.repairs.concern(seq):
+            return decided
+        return read_as(Decided, self._session.events(self._id, seq - 1, seq)[0])
+
+    def kept(self, state: State, seq: int, decided: Decided) -> Decided | None:
+        """The draw whose arm a decision should repeat; None if there should be a new one."""
+        before = bisect_left(self._mode_changes, seq)
+        changed = self._mode_changes[before - 1] if before else 0
+        draw = kept(state, self._draws.get(seq), changed, decided.at)
+        return None if draw is None else draw.decided
+
+    def _look_up(self) -> None:
+        """Whether callers find decisions by the names that these were made with."""
+        found = self._session.names(self._id, list(self._names))
+        erasing = self._session.being_erased(self._id, list(self._names.keys() - found.keys()))
+        for alias, (seq, name) in self._names.items():
+            if found.get(alias) != name and alias not in erasing:
+                self._problems.append(f"decision at event {seq}: its name does not lead to it.")
+        self._names = {}
+
+    def problems(self) -> list[str]:
+        """What is wrong, in words."""
+        self._look_up()
+        return self._problems
