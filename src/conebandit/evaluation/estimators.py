@@ -99,7 +99,7 @@ def doubly_robust(problem: Problem) -> list[Scores]:
     log, rewards, known = problem.log, problem.rewards, problem.known()
     expected = np.empty((len(problem.targets), *rewards.shape))
     fitted = np.empty_like(rewards)
-    for past, rows in folds(len(log), problem.n_folds, in_time=problem.in_time):
+    for past, rows in folds(len(log), problem.n_folds, in_time=problem.in_time, units=log.units):
         means = _predictions(problem, past, rows)  # (rows, K, M)
         fitted[rows] = means[np.arange(len(rows)), log.arms[rows]]
         for own, target in zip(expected, problem.targets, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conebandit.evaluation.estimators import ESTIMATORS, Problem, Scores, stable_shares
 from conebandit.evaluation.log import Log
@@ -86,7 +87,7 @@ def _judge(problem: Problem, estimator: str, level: float, adaptive: bool) -> Ev
     for target in targets:
         require_support(target)
     chosen, notes = _choose(estimator, problem)
-    values, covariance = _joint(targets, ESTIMATORS[chosen](problem))
+    values, covariance = _joint(targets, ESTIMATORS[chosen](problem), log.units)
     weights = [t.kept * np.float64(log.n_arms) if chosen == "replay" else t.weights for t in targets]
     overlap = {t.name: overlap_of(t, own) for t, own in zip(targets, weights, strict=True)}
     return Evaluation(
@@ -99,6 +100,7 @@ def _judge(problem: Problem, estimator: str, level: float, adaptive: bool) -> Ev
         estimator=chosen,
         adaptive=adaptive,
         n_rows=len(log),
+        n_units=None if log.units is None else int(log.units.max()) + 1,
         overlap=overlap,
         notes=(*notes, *(note for name, found in overlap.items() for note in notes_on(name, found))),
     )
@@ -174,9 +176,19 @@ def _moved(contexts: FloatArray, shares: FloatArray) -> bool:
     return bool((np.abs(tilt @ contexts)[differ] > UNLIKELY * size * spread[differ]).any())
 
 
-def _joint(targets: Sequence[Target], scores: Sequence[Scores]) -> tuple[FloatArray, FloatArray]:
-    """Values (P, M) of all policies and their covariance (P, M, P, M)."""
+def _joint(
+    targets: Sequence[Target], scores: Sequence[Scores], units: NDArray[np.int64] | None
+) -> tuple[FloatArray, FloatArray]:
+    """Values (P, M) of all policies and their covariance (P, M, P, M).
+
+    Rows that are about one unit move the values together: then units are what is independent, not rows.
+    """
     found = [own.mean(target.name) for target, own in zip(targets, scores, strict=True)]
     values = np.stack([value for value, _ in found])
     influence = np.concatenate([moves for _, moves in found], axis=1)  # (n, P M)
+    if units is not None:
+        n_units = int(units.max()) + 1
+        of_unit = np.zeros((n_units, influence.shape[1]))
+        np.add.at(of_unit, units, influence)
+        influence = np.sqrt(n_units / (n_units - 1.0)) * of_unit
     return values, (influence.T @ influence).reshape(*values.shape, *values.shape)

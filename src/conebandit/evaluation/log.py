@@ -52,6 +52,9 @@ class Log:
     worst
         Shape (M,), of costs the values that count as reward 0, nan where that is not known. Only ``"replay"`` asks for
         it, where policies learn: it tells them rewards, as they were told when the log was made.
+    units
+        Shape (n,), numbers or texts: whom each decision is about, such as a patient. What is seen of one unit is not
+        independent; errors are then those between units. By default every decision is about another one.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Log:
     arm_names: tuple[str, ...] = ()
     adaptive: bool | None = None
     worst: FloatArray | None = None
+    units: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n, n_objectives = len(as_floats(self.arms, "arms")), as_cone(self.cone).dim
@@ -96,6 +100,8 @@ class Log:
             self._set("adaptive", not self._depend_on_the_arm_alone())
         if self.worst is not None:
             self._set("worst", _shaped(self.worst, "worst", (n_objectives,)))
+        if self.units is not None:
+            self._set("units", _numbered(self.units, n))
 
     @classmethod
     def from_run(cls, run: Run, *, policy: Policy | None = None, arm_names: Sequence[str] = ()) -> Log:
@@ -213,7 +219,8 @@ class Log:
         """
         every = {name: getattr(self, name)[rows] for name in ("contexts", "arms", "rewards", "propensities")}
         chances = None if self.probabilities is None else self.probabilities[rows]
-        return replace(self, **every, probabilities=chances)
+        units = None if self.units is None else self.units[rows]
+        return replace(self, **every, probabilities=chances, units=units)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -309,6 +316,17 @@ def _not_extreme(rewards: FloatArray) -> FloatArray:
             f"is {largest[tiny][0]}. Give them in other units."
         )
     return rewards
+
+
+def _numbered(units: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Units as numbers from 0 on; a ``ValueError`` if there are too few for an error to be known."""
+    labels = np.asarray(units)
+    if labels.shape != (n,) or labels.dtype.kind not in "iufU":
+        raise ValueError(f"units must be {n} numbers or texts, one for each decision; got shape {labels.shape}.")
+    found, numbers = np.unique(labels, return_inverse=True)
+    if len(found) < 2:
+        raise ValueError("units must be at least two different ones: what is seen of one says nothing about errors.")
+    return numbers.astype(np.int64)
 
 
 def _indices(arms: ArrayLike, n_arms: int) -> NDArray[np.int64]:

@@ -42,11 +42,12 @@ def ridge(contexts: FloatArray, arms: NDArray[np.int64], rewards: FloatArray, n_
     return lambda x: np.einsum("np,kmp->nkm", features(x), coefficients)
 
 
-def folds(n: int, count: int, *, in_time: bool) -> Iterator[tuple[Rows, Rows]]:
-    """Pairs of rows to learn from and rows to predict; each row is predicted once.
+def folds(n: int, count: int, *, in_time: bool, units: Rows | None = None) -> Iterator[tuple[Rows, Rows]]:
+    """Pairs of rows to learn from and rows to predict; each row is predicted once, and all of a unit together.
 
     In time, what is predicted is a block of later rows. Blocks grow, since a policy changes most at the beginning, and
     so does what is known; of ``count`` blocks the first is ``1 / count^2`` of all rows, and there is none before it.
+    There, earlier rows of a unit may tell about its later ones, as they did when the log was made.
     """
     rows = np.arange(n)
     if in_time:
@@ -54,5 +55,6 @@ def folds(n: int, count: int, *, in_time: bool) -> Iterator[tuple[Rows, Rows]]:
         for start, stop in pairwise(ends):
             yield rows[:start], rows[start:stop]
     else:
+        dealt = (rows if units is None else units) % count
         for fold in range(count):
-            yield rows[rows % count != fold], rows[rows % count == fold]
+            yield rows[dealt != fold], rows[dealt == fold]

@@ -70,6 +70,8 @@ class Evaluation:
         Whether the log was taken to come from a policy that learns.
     n_rows
         Number of decisions in the log.
+    n_units
+        Number of units that they are about, if the log says it; errors are then those between units.
     overlap
         For each policy how much the log says about it.
     notes
@@ -98,6 +100,7 @@ class Evaluation:
     n_rows: int
     overlap: Mapping[str, Overlap]
     notes: tuple[str, ...]
+    n_units: int | None = None
 
     @cached_property
     def errors(self) -> FloatArray:
@@ -176,7 +179,8 @@ class Evaluation:
     def sentences(self) -> list[str]:
         """What the table means, and what a reader must know."""
         log = "an adaptive log" if self.adaptive else "a log that is not adaptive"
-        about = f"{self.n_rows:,} rows of {log}, estimator {self.estimator}; "
+        of_units = "" if self.n_units is None else f" about {self.n_units:,} units"
+        about = f"{self.n_rows:,} rows{of_units} of {log}, estimator {self.estimator}; "
         about += f"with probability {self.level:.4g} all intervals hold at once."
         return [about, *self.notes]
 
@@ -188,6 +192,7 @@ class Evaluation:
             "adaptive": self.adaptive,
             "level": self.level,
             "rows": self.n_rows,
+            **({} if self.n_units is None else {"units": self.n_units}),
             "metrics": list(self.metrics),
             "minimise": list(self.cone.minimise),
             "facets": self.cone.facets.tolist(),

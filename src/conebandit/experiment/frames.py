@@ -91,6 +91,17 @@ class Frame:
         written = map(as_level, self._texts[name])
         return [text if text in known else value for text, value in zip(written, values, strict=True)]
 
+    def texts(self, name: Any) -> list[str]:
+        """A column of names of any kind, such as ids, as they are written; empty where one is missing."""
+        values = self.column(name)
+        return self._texts.get(name) or ["" if value is None else str(as_level(value)) for value in values]
+
+    def take(self, rows: Sequence[int]) -> Frame:
+        """Some of the rows."""
+        taken = Frame({name: [self.column(name)[row] for row in rows] for name in self.names})
+        taken._texts = {name: [texts[row] for row in rows] for name, texts in self._texts.items()}
+        return taken
+
     def _from_file(self, path: str | os.PathLike[str]) -> dict[str, list[Any]]:
         try:
             columns = read_columns(path)
