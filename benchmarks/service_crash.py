@@ -19,6 +19,8 @@ FOUND = {
     "events": "events in the log",
     "lost": "lost",
     "twice": "there twice",
+    "erased": "decisions of units that were erased",
+    "left": "of those in the log with their data",
     "recomputed": "decisions that `verify` made again",
     "revisions": "revisions in the log, for corrections",
     "snapshots": "snapshots that `verify` compared",
@@ -31,6 +33,7 @@ FOUND = {
 def crash(kills: int) -> str:
     """Kill the service on SQLite, and PostgreSQL under four services, while decisions and outcomes come in; a page."""
     declared = {**DECLARATION, "id": "checkout", "policy": {"name": "LinearParetoUCB"}, "context": CRASH_CONTEXT}
+    declared["unit"] = {"sticky": True}
     with tempfile.TemporaryDirectory() as folder, postgres() as server:
         found = [("the service (SQLite, one process)", kill_the_service(Path(folder), declared, kills))]
         if server:
@@ -41,8 +44,8 @@ def crash(kills: int) -> str:
         "",
         f"Made by `python benchmarks/service.py crash --kills {kills}`.",
         "",
-        "Four callers decide, report and correct without a pause. SIGKILL strikes while they are being answered; they",
-        "try again with the same ids until they are.",
+        "Four callers decide, report and correct without a pause, and erase a unit now and then. SIGKILL strikes while",
+        "they are being answered; they try again with the same ids until they are.",
         "",
         f"| killed | {' | '.join(what for what, _ in found)} |",
         "|---|" + "---|" * len(found),

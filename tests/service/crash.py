@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import conebandit as cb
+from conebandit.service.log.events import Amendment, Decided, Reported, Retracted, Voided, read
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres
@@ -29,6 +30,8 @@ class Found:
     snapshots: int  # that verify compared
     agrees: bool  # verify, and every process has the state that it rebuilt
     fronts_differ: int  # processes whose front or retried decision is not that of the first
+    erased: int  # decisions of units that were erased, with acknowledgement
+    left: int  # of those that are in the log with their data
     seconds: int
 
 
@@ -40,7 +43,7 @@ def kill_the_service(folder: Path, declaration: dict[str, Any], kills: int) -> F
     server.wait_until_ready()
     with cb.Client(server.url) as client:
         client.create(declaration)
-    load = Load([server.url])
+    load = Load([server.url], units="unit" in declaration)
     try:
         for _ in range(kills):
             load.go_on_for(rng.randrange(1, 60))
@@ -61,13 +64,13 @@ def kill_the_service(folder: Path, declaration: dict[str, Any], kills: int) -> F
 def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: int) -> Found:
     """Four processes on PostgreSQL, which is killed and started again; every fifth time one of the four as well."""
     rng = random.Random(6)
-    address = postgres.fresh_database("crash")
+    address = postgres.fresh_database("crash_with_units" if "unit" in declaration else "crash")
     servers = [Process(address) for _ in range(4)]
     for server in servers:
         server.wait_until_ready()
     with cb.Client(servers[0].url) as client:
         client.create(declaration)
-    load = Load([server.url for server in servers])
+    load = Load([server.url for server in servers], units="unit" in declaration)
     try:
         for i in range(kills):
             load.go_on_for(rng.randrange(1, 60))
@@ -96,7 +99,8 @@ def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
     context: dict[str, float | str | None] = {"age": 30, "device": "phone"}
     clients = [cb.Client(server.url, retries=100, timeout=120.0) for server in servers]
     wait_for_revisions(*clients)
-    retried = [client.decide("checkout", context, id="once") for client in clients]
+    unit = "one" if "unit" in clients[0].show("checkout")["declaration"] else None
+    retried = [client.decide("checkout", context, id="once", unit=unit) for client in clients]
     fronts = [client.front("checkout", context) for client in clients]
     states = [client.state("checkout") for client in clients]
     for client in clients:
@@ -114,21 +118,29 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         report = verify(session, "checkout", every=True)
         events = session.events("checkout", limit=10**7)
     store.close()
-    arms, values, times = {}, {}, Counter[tuple[str | None, str, float]]()
-    for event in events:
-        if event.kind == "decided":
-            arms[event.decision] = event.body["arm"]
-            times[event.decision, "decided", 0.0] += 1
-        elif event.kind == "reported":
-            for name, value in event.body["values"].items():
-                values[event.decision, name] = value
-                times[event.decision, name, value] += 1
-        elif event.kind == "retracted":
-            for name in event.body["metrics"]:
-                del values[event.decision, name]
-                times[event.decision, f"retracted {name}", 0.0] += 1
-        elif event.kind == "voided":
-            times[event.decision, "voided", 0.0] += 1
+    arms: dict[str, str] = {}
+    values: dict[tuple[str | None, str], float] = {}
+    times = Counter[tuple[str | None, str, float]]()
+    names: dict[str, str] = {}  # of decisions that are not erased
+    for entry in map(read, events):
+        event = entry.event
+        if isinstance(event, Decided) and not event.erased:
+            names[event.id] = event.called
+            arms[event.called] = event.selection.arm
+            times[event.called, "decided", 0.0] += 1
+        elif isinstance(event, Amendment) and event.id in names:
+            id_ = names[event.id]
+            match event:
+                case Reported():
+                    for name, value in event.values.items():
+                        values[id_, name] = value
+                        times[id_, name, value] += 1
+                case Retracted():
+                    for name in event.metrics:
+                        del values[id_, name]
+                        times[id_, f"retracted {name}", 0.0] += 1
+                case Voided():
+                    times[id_, "voided", 0.0] += 1
     acknowledged = load.acknowledged.items()
     lost = sum(arms.get(id_) != arm for id_, (arm, _) in acknowledged)
     lost += sum(values.get((id_, name)) != v for id_, (_, reported) in acknowledged for name, v in reported.items())
@@ -147,5 +159,7 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         snapshots=report.snapshots,
         agrees=report.agrees and all(state == served for state in states),
         fronts_differ=differ,
+        erased=len(load.erased),
+        left=len(load.erased & arms.keys()),
         seconds=seconds,
     )

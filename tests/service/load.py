@@ -76,12 +76,17 @@ class Process:
 
 
 class Load:
-    """Threads that decide, report and take back until stopped, and remember what was acknowledged."""
+    """Threads that decide, report and take back until stopped, and remember what was acknowledged.
 
-    def __init__(self, urls: Sequence[str], threads: int = 4) -> None:
+    With ``units``, decisions are about units, of which one is erased now and then; nothing of it may be left.
+    """
+
+    def __init__(self, urls: Sequence[str], threads: int = 4, *, units: bool = False) -> None:
         self.acknowledged: dict[str, tuple[str, dict[str, float]]] = {}  # id to arm and values
         self.retracted: set[tuple[str, str]] = set()  # id and metric
         self.void: set[str] = set()
+        self.erased: set[str] = set()  # ids
+        self._units = units
         self.failures: list[BaseException] = []
         self.started = time.monotonic()
         self._urls = urls
@@ -92,9 +97,12 @@ class Load:
 
     def go_on_for(self, more: int) -> None:
         """Wait until some more decisions have been acknowledged: whoever is killed next is at work."""
-        wanted, end = len(self.acknowledged) + more, time.monotonic() + 60
-        while len(self.acknowledged) < wanted and not self.failures and time.monotonic() < end:
+        wanted, end = self._made() + more, time.monotonic() + 60
+        while self._made() < wanted and not self.failures and time.monotonic() < end:
             time.sleep(0.001)
+
+    def _made(self) -> int:
+        return len(self.acknowledged) + len(self.erased)
 
     def stop(self) -> None:
         self._stop.set()
@@ -112,6 +120,7 @@ class Load:
 
     def _go_on(self, k: int, clients: list[cb.Client]) -> None:
         rng = random.Random(k)
+        of_unit: dict[str, list[str]] = {}  # ids
         i = 0
         while not self._stop.is_set():
             context: dict[str, float | str | None] = {
@@ -119,7 +128,8 @@ class Load:
                 "device": rng.choice(["phone", "desk"]),
             }
             id_, i = f"t{k}-{i}", i + 1
-            assignment = rng.choice(clients).decide("checkout", context, id=id_)
+            unit = f"t{k}-u{rng.randrange(8)}" if self._units else None
+            assignment = rng.choice(clients).decide("checkout", context, id=id_, unit=unit)
             self.acknowledged[id_] = (assignment.arm, {})
             values = {"revenue": rng.random(), "latency": rng.random()}
             for name in rng.sample(sorted(values), rng.randint(0, 2)):
@@ -138,5 +148,17 @@ class Load:
                 rng.choice(clients).void("checkout", id_, reason="a robot")
                 self.void.add(id_)
             if rng.random() < 0.05:
-                again = rng.choice(clients).decide("checkout", context, id=id_)
+                again = rng.choice(clients).decide("checkout", context, id=id_, unit=unit)
                 assert again == assignment, f"{again} is not {assignment}"
+            if unit is not None:
+                of_unit.setdefault(unit, []).append(id_)
+                if rng.random() < 0.02:
+                    self._erase(rng.choice(clients), unit, of_unit.pop(unit))
+
+    def _erase(self, client: cb.Client, unit: str, ids: list[str]) -> None:
+        client.erase("checkout", unit, "asked")
+        self.erased.update(ids)
+        self.void.difference_update(ids)
+        self.retracted.difference_update([(id_, name) for id_, name in list(self.retracted) if id_ in ids])
+        for id_ in ids:
+            del self.acknowledged[id_]

@@ -15,6 +15,14 @@ def test_killing_the_database_under_four_processes(postgres, declaration):
     assert_nothing_is_lost(kill_the_database(postgres, declaration, KILLS))
 
 
+def test_killing_the_service_while_units_are_erased(tmp_path, declaration):
+    assert_nothing_is_lost(kill_the_service(tmp_path, {**declaration, "unit": {"sticky": True}}, KILLS))
+
+
+def test_killing_the_database_while_units_are_erased(postgres, declaration):
+    assert_nothing_is_lost(kill_the_database(postgres, {**declaration, "unit": {}}, KILLS))
+
+
 def assert_nothing_is_lost(found):
     assert found.decisions > 10, found
-    assert (found.lost, found.twice, found.fronts_differ, found.agrees) == (0, 0, 0, True), found
+    assert (found.lost, found.twice, found.fronts_differ, found.agrees, found.left) == (0, 0, 0, True, 0), found
