@@ -10,6 +10,7 @@ import pytest
 import conebandit as cb
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.engine.repair import repair_clock
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
@@ -106,6 +107,24 @@ def test_for_a_period_that_begins_with_the_draw(store, declaration):
     repeated = [e.body.get("repeats") is not None for e in run.events if e.kind == "decided"]
     assert [day for day, kept in enumerate(repeated) if not kept] == [0, 31, 62, 93]
     assert verified(store).whole
+
+
+def test_a_period_that_began_while_the_clock_was_wrong(store, declaration):
+    """It begins anew where the clock was repaired, for all who look at the log."""
+    run = begin(store, declaration, sticky="1d")
+    made = {"before": visit(run, "before", "ann")}
+    run.now += 400 * DAY
+    made |= {id_: visit(run, id_, "ann") for id_ in ("wrong", "wrong-2")}
+    run.now -= 400 * DAY - HOUR
+    repair_clock(store, "checkout", "the battery was empty", "ada", now=run.now)
+    run.now += 23 * HOUR
+    made["after"] = visit(run, "after", "ann")
+    run.now += 2 * HOUR
+    made["later"] = visit(run, "later", "ann")
+    repeated = {"before": False, "wrong": False, "wrong-2": True, "after": True, "later": False}
+    assert {id_: one["repeated"] for id_, one in made.items()} == repeated
+    assert Driver(store).digest() == run.digest()
+    assert (verified(store).problems, verified(store).whole) == ((), True)
 
 
 def test_without_it_every_decision_is_drawn(store, declaration):
