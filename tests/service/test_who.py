@@ -47,7 +47,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/experiments/{experiment}/contexts": {"id": "d2", "context": {"age": 31, "device": "desk"}, "reason": "misread"},
     "/experiments/{experiment}/arms": {"add": "fresh"},
     "/experiments/{experiment}/mode": {"mode": "shadow"},
+    "/experiments/{experiment}/erasures": {"unit": "ann", "reason": "asked"},
 }
+UNITS = {"id": "units", "arms": ["a"], "metrics": [{"name": "m"}], "policy": {"name": "ParetoUCB1"}, "unit": {}}
 
 
 def events_of(store, id_):
@@ -77,13 +79,17 @@ def test_whatever_is_sent_to_the_service_is_logged_with_who_sent_it(guarded):
     assert {path for path, methods in paths.items() if methods.keys() - {"get"}} == set(REQUESTS), (
         "say here what to send to a route that writes"
     )
+    with_units = Driver(store, "units")
+    with_units.create(UNITS)
+    with_units.decide([{"unit": "ann"}])
     for path, body in REQUESTS.items():
         begins = path == "/experiments" or path.endswith("/copy")
-        id_ = body["id"] if begins else "checkout"  # where the events go
+        experiment = "units" if path.endswith("/erasures") else "checkout"
+        id_ = body["id"] if begins else experiment  # where the events go
         known = [] if begins else events_of(store, id_)
         headers = {"x-api-key": made["office"], **WHO}
         for _ in range(2):  # again is a no-op
-            reply = client.post(path.format(experiment="checkout"), json=body, headers=headers)
+            reply = client.post(path.format(experiment=experiment), json=body, headers=headers)
             assert reply.status_code in (200, 201), reply.text
         new = events_of(store, id_)[len(known) :]
         assert {entry.event.kind for entry in new} - {"revised"}, path
