@@ -26,6 +26,7 @@ from conebandit.experiment.how_many import SampleSize
 from conebandit.experiment.learner import Learner
 from conebandit.experiment.metrics import Metric
 from conebandit.experiment.outlook import Interval, Outlook, RowExplanation
+from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule
 from conebandit.experiment.segments import Segment, Segments
 from conebandit.experiment.units import Units
 from conebandit.geometry.cone import Cone
@@ -64,6 +65,9 @@ __all__ = [
     "Bin",
     "BinnedElimination",
     "BinnedParetoUCB",
+    "BoundRule",
+    "BurnInRule",
+    "CapRule",
     "Categorical",
     "Client",
     "ClientError",

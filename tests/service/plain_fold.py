@@ -13,9 +13,10 @@ def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out
     """The policy after a list of events; ``learned``, a list, gets every metric that was learned, and of what."""
     learned = [] if learned is None else learned
     bodies = [(e.seq, e.kind, {**json.loads(e.text), **json.loads(e.personal or "{}")}) for e in events]
-    experiment = Experiment.from_dict(bodies[0][2]["declaration"])
     view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
     repair_times(bodies, view)
+    declared = [b["declaration"] for seq, kind, b in bodies if kind == "created" or (kind == "changed" and seq <= view)]
+    experiment = Experiment.from_dict(declared[-1])
     arms = list(experiment.arms)
     arms += [b["arm"] for seq, kind, b in bodies if kind == "arm_added" and seq <= view]
     for seq, kind, b in bodies:

@@ -503,7 +503,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
 
 def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
-    assert len(schema["paths"]) == 22
+    assert len(schema["paths"]) == 26
     declared = json.dumps(schema["paths"]["/experiments"]["post"])
     assert "tradeoffs" in declared
     assert "`explore`, from 0 (the default) to 1" in declared
@@ -544,3 +544,34 @@ def test_half_a_surrogate_pair_can_be_looked_at(sqlite_client):
     page = sqlite_client.get("/experiments/s/events")
     assert page.status_code == 200
     assert page.json()["events"][1]["body"]["context"] == {"word": "\ud800"}
+
+
+def test_rules_and_stages(client, declaration):
+    declaration["metrics"][1]["range"] = [0, 12]
+    bound = {"name": "slow", "metric": "latency", "above": 4, "error": 0.05, "per": "experiment", "then": "stop"}
+    declared = {**declaration, "id": "trial", "stage": "draft"}
+    at = "/experiments/trial"
+    assert client.post("/experiments", json=declared).json()["stage"] == "draft"
+    refused = client.post(f"{at}/decisions", json={"context": DESK})
+    assert (refused.status_code, "is a draft" in refused.json()["error"]) == (409, True)
+    changed = client.post(f"{at}/change", json={"changes": {"rules": [bound]}, "reason": "the board asked for it"})
+    assert changed.json()["declaration"]["rules"] == [bound]
+    assert client.post(f"{at}/stage", json={"stage": "running", "reason": "go"}).json()["stage"] == "running"
+    for i in range(30):
+        if client.post(f"{at}/decisions", json={"id": f"d{i}", "context": DESK}).status_code == 409:
+            break
+        client.post(f"{at}/outcomes", json={"id": f"d{i}", "values": {"latency": 12}})
+    assert client.get(at).json()["stopped"] == ["slow"]
+    assert 'conebandit_stopped_rules{experiment="trial"} 1' in client.get("/metrics").text
+    [told] = client.get(f"{at}/rules").json()["rules"]
+    assert (told["status"], told["decisions"], told["mean"]) == ("stopped", i, 12)
+    lift = {"rule": "slow", "reason": "a wrong sensor", "then": "restart"}
+    assert client.post(f"{at}/lift", json=lift).json()["stopped"] == []
+    assert client.post(f"{at}/lift", json={**lift, "rule": "none such"}).status_code == 404
+    assert client.post(f"{at}/change", json={"changes": {"seed": 1}, "reason": "why not"}).status_code == 409
+    assert client.post(f"{at}/change", json={"changes": {"policy": "None"}, "reason": "why not"}).status_code == 422
+    assert (
+        client.post("/experiments/other/change", json={"changes": {"policy": "None"}, "reason": "x"}).status_code == 404
+    )
+    assert client.post(f"{at}/stage", json={"stage": "ended", "reason": "done"}).json()["stage"] == "ended"
+    assert client.post(f"{at}/decisions", json={"context": DESK}).status_code == 409

@@ -219,8 +219,8 @@ def test_verify_compares_probabilities_unless_they_were_not_kept(run, store, mon
         run.ask(str(i))
 
     def choose_otherwise(chances):
-        def chosen(state, x, key):
-            made = choose(state, x, key)
+        def chosen(state, x, key, at):
+            made = choose(state, x, key, at)
             return made._replace(choice=made.choice._replace(probabilities=chances))
 
         return chosen
@@ -381,8 +381,8 @@ def test_verify_makes_every_decision_of_a_small_log_again(run, store, monkeypatc
             wrong = run.events[seq - 1].body["id"]
             monkeypatch.setattr(
                 VERIFYING,
-                lambda state, x, key, wrong=wrong: (
-                    choose(state, x, key)._replace(propensity=0.123) if key == wrong else choose(state, x, key)
+                lambda state, x, key, at, wrong=wrong: (
+                    choose(state, x, key, at)._replace(propensity=0.123) if key == wrong else choose(state, x, key, at)
                 ),
             )
             assert [words[:30].split(":")[0] for words in verify(session, "checkout").problems] == [

@@ -104,6 +104,10 @@ def test_the_client_says_what_is_wrong(tmp_path, declaration):
         assert client.export("checkout").startswith(b"id,at,mode,arm")
         assert client.add_arm("checkout", "x")["arms"][-1]["name"] == "x"
         assert client.retire_arm("checkout", "x")["arms"][-1]["active"] is False
+        assert client.change("checkout", {"rules": [{"name": "few", "at_most": 9}]}, "so many")["stage"] == "running"
+        assert client.rules("checkout")["rules"][0]["status"] == "open"
+        assert client.lift("checkout", "few", "any number will do", "disable")["stopped"] == []
+        assert client.set_stage("checkout", "paused", "a pause")["stage"] == "paused"
         assert client.set_mode("checkout", "off")["mode"] == "off"
         assert client.show("checkout")["mode"] == "off"
     with pytest.raises(ClientError, match="cannot be reached"):

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conebandit.experiment.declaration import MODES, Experiment
+from conebandit.experiment.declaration import MODES, STAGES, Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME, VERDICTS
 from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
     ArmRetired,
+    Changed,
     ClockRepaired,
     ContextCorrected,
     Created,
@@ -23,12 +24,15 @@ from conebandit.service.log.events import (
     Event,
     Held,
     Learned,
+    Lifted,
     ModeChanged,
     Reported,
     Retracted,
     Reviewed,
     Revised,
     Sealed,
+    StageChanged,
+    Stopped,
     Voided,
     read,
     read_as,
@@ -73,6 +77,10 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     ArmAdded: st.builds(ArmAdded, times, texts),
     ArmRetired: st.builds(ArmRetired, times, texts),
     ModeChanged: st.builds(ModeChanged, times, st.sampled_from(MODES)),
+    Changed: st.builds(Changed, times, st.dictionaries(texts, numbers | texts), texts),
+    StageChanged: st.builds(StageChanged, times, st.sampled_from(STAGES), texts),
+    Stopped: st.builds(Stopped, times, texts, st.none() | texts, texts, numbers, st.dictionaries(texts, numbers)),
+    Lifted: st.builds(Lifted, times, texts, texts, texts),
     Revised: st.builds(Revised, times, st.integers(0, 2**40)),
     Learned: st.builds(Learned, times, texts, texts, st.integers(0, 2**40), texts),
     Sealed: st.builds(Sealed, times),
@@ -93,6 +101,10 @@ EXAMPLES: dict[str, Event] = {
     "arm_added": ArmAdded(5, "c"),
     "arm_retired": ArmRetired(5, "c"),
     "mode_changed": ModeChanged(5, "off"),
+    "changed": Changed(5, {"id": "e"}, "why"),
+    "stage_changed": StageChanged(5, "paused", "why"),
+    "stopped": Stopped(5, "r", "a", "stop", 21.5, {"decisions": 9, "known": 8, "mean": 0.5}),
+    "lifted": Lifted(5, "r", "restart", "why"),
     "revised": Revised(5, 4),
     "learned": Learned(5, "log.csv", "ab12", 1, "eJw="),
     "sealed": Sealed(5),
@@ -140,6 +152,11 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "sealed": '{"at":5}',
         "clock_repaired": '{"after":3,"at":5,"reason":"no battery"}',
         "erased": '{"at":5,"decisions":2,"first":3,"reason":"asked","unit":"u_1"}',
+        "changed": '{"at":5,"declaration":{"id":"e"},"reason":"why"}',
+        "stage_changed": '{"at":5,"reason":"why","stage":"paused"}',
+        "stopped": '{"at":5,"evidence":21.5,"rule":"r","seen":{"decisions":9,"known":8,"mean":0.5},"then":"stop",'
+        '"watched":"a"}',
+        "lifted": '{"at":5,"reason":"why","rule":"r","then":"restart"}',
     }
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
     observed = Reported(5, "d", {"m": 1.0}, observed_at=4)
@@ -227,6 +244,7 @@ def test_a_body_with_an_entry_of_a_wrong_type_is_refused(kind):
         ("voided", {"void": 1}, "'void' must be true or false; got 1"),
         ("revised", {"upto": -1}, "'upto' must be a position"),
         ("revised", {"upto": 10**30}, "'upto' must be a position"),
+        ("stage_changed", {"stage": "resting"}, "'stage' must be one of draft, running, paused, ended; got 'resting'"),
         ("reported", {"id": "another"}, "it is filed under decision 'd', and not under 'another'"),
     ],
 )
@@ -310,6 +328,10 @@ IMPOSSIBLE = {
     "a report on no decision": (
         [("reported", None, {"at": 1, "id": "d", "values": {"revenue": 1.0}})],
         "filed under decision None",
+    ),
+    "a stop by no rule": (
+        [("stopped", None, {**EXAMPLES["stopped"].to_body(), "at": 1})],
+        r"event 2 \(stopped\): there is no rule 'r'",
     ),
     "a metric that is not there": (
         [

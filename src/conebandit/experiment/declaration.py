@@ -21,6 +21,7 @@ from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.inference import infer
 from conebandit.experiment.metrics import Metric, read_metrics, warnings_about, warnings_about_ranges
+from conebandit.experiment.rules import Rule, read_rules
 from conebandit.experiment.summary import summarise
 from conebandit.experiment.toml import to_toml
 from conebandit.experiment.units import Units, read_units
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 Mode = Literal["live", "shadow", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
+Stage = Literal["draft", "running", "paused", "ended"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+FIRST_STAGES: tuple[Stage, ...] = ("running", "draft")  # in which an experiment may begin
+
 Calendar = Literal["day", "week"]
 CALENDAR: tuple[Calendar, ...] = get_args(Calendar)
 ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block; days and weeks by the clock of the log
@@ -45,7 +50,7 @@ MAX_COLUMN = 128  # characters of the name of a column that is not part of a con
 MAX_SHIFT_BLOCK = 1_000_000
 KNOWN = (
     *("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table"),
-    "unit",
+    *("unit", "rules", "stage"),
 )
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -70,7 +75,10 @@ class Experiment:
     policy, settings, seed
         The policy's name, its settings and its seed.
     mode, baseline, shift_block, units
-        For the service: traffic mode, the arm in place of the policy, blocks of the shift monitor, who comes again.
+        For the service: traffic mode, the arm that is served when the policy is not, blocks of the shift monitor, who
+        comes again.
+    rules, stage
+        For the service: safety rules, and whether it begins as a draft.
     arm_column, propensity_column
         Of a table of past rows: which column says what was played, and with which probability (None: not known).
     declaration
@@ -117,6 +125,8 @@ class Experiment:
     arm_column: str = "arm"
     propensity_column: str | None = None
     arm_features: Features = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+    stage: Stage = "running"
     notes: tuple[str, ...] = field(default=(), compare=False)
     units: Units | None = None
 
@@ -323,6 +333,12 @@ def as_mode(mode: Any) -> Mode:
     return checked
 
 
+def as_stage(stage: Any) -> Stage:
+    """One of the stages."""
+    checked: Stage = entries.one_of(stage, STAGES, "stage")
+    return checked
+
+
 def as_arm_name(name: Any) -> str:
     """A name that an arm may have."""
     return entries.name(name, "arm")
@@ -348,6 +364,7 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidError(f"policy.name must be a string; got {entries.short(name)}.")
     if name == "ConeTree":
         policy.setdefault("preset", "adaptive")
+    baseline = entries.one_of(given.get("baseline", arms[0]), arms, "baseline")
     return {
         "id": id_,
         "arms": arms,
@@ -358,12 +375,14 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
         "settings": policy,
         "seed": entries.integer(given.get("seed", 0), "seed"),
         "mode": as_mode(given.get("mode", "live")),
-        "baseline": entries.one_of(given.get("baseline", arms[0]), arms, "baseline"),
+        "baseline": baseline,
         "shift_block": _shift_block(given.get("shift_block", "auto")),
         "declaration": given,
         "arm_column": _column_name(table.get("arm", "arm"), "table.arm"),
         "arm_features": features,
         "units": read_units(given.get("unit")),
+        "rules": read_rules(given.get("rules", []), arms, metrics, baseline),
+        "stage": entries.one_of(given.get("stage", "running"), FIRST_STAGES, "stage"),
         "propensity_column": _column_name(table["propensity"], "table.propensity") if "propensity" in table else None,
     }
 

@@ -26,6 +26,8 @@ def summarise(experiment: Experiment) -> str:
         [["context", "holds", "if missing", "if neither"], *map(_column, experiment.columns)],
     ]
     parts = [head, _wrapped(f"arms: {', '.join(_arms(experiment))}"), *(as_text(rows) for rows in tables if rows[1:])]
+    if experiment.rules:
+        parts.append(as_text([["rule", "says"], *([rule.name, str(rule)] for rule in experiment.rules)]))
     said = [*experiment.notes, *(f"Warning: {warning}" for warning in experiment.warnings)]
     if said:
         parts.append("\n".join(_wrapped(f"- {note}") for note in said))

@@ -47,6 +47,8 @@ PARTLY_VERIFIED = 3  # exit code; 2 is for wrong options
 
 def add_to(app: typer.Typer) -> None:
     """Let the ``conebandit`` command have these."""
+    from conebandit.service import stage_commands  # noqa: F401, PLC0415  (more commands on experiments, which use this file)
+
     app.command()(serve)
     app.command()(verify)
     app.command()(erase)

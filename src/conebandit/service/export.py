@@ -89,10 +89,10 @@ def _log(store: Store, experiment_id: str, head: Head) -> Iterator[Record]:
 
 
 def declared(store: Store, experiment_id: str, head: Head) -> Experiment:
-    """What the first event of a log declares; a ``CorruptionError`` if it is not what was written."""
+    """What an experiment is declared to be at a head; a ``CorruptionError`` if that is not what was written."""
     with store.read() as session:
-        first = next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
-    return replay.declared(first[0] if first else None)
+        next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
+        return replay.declared_at(session, experiment_id, head.seq)
 
 
 def _columns(experiment: Experiment) -> dict[str, type]:

@@ -230,7 +230,8 @@ class Description(Reply):
     """What an experiment is and how far it has come.
 
     ``revising``: there are corrections or changes of arms that do not count yet. ``warnings``: what the declaration may
-    have got wrong, such as a metric that sounds like a cost and is maximised.
+    have got wrong, such as a metric that sounds like a cost and is maximised. ``stage``: draft, running, paused or
+    ended. ``stopped``: names of the safety rules that have fired and were not lifted.
     """
 
     id: str
@@ -240,6 +241,38 @@ class Description(Reply):
     revising: bool
     declaration: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    stage: str = "running"
+    stopped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RuleStatus(Reply):
+    """What a safety rule has seen, and whether it has fired.
+
+    ``says``: the rule in words. ``status``: watching, stopped or disabled for a bound; open or reached for a cap or a
+    burn-in. ``arm``: null if all are counted together. ``known``: of the ``decisions``, how many have a value; ``mean``
+    is theirs, and ``low`` to ``high`` an interval for it that may be looked at any time, with the error of the rule.
+    ``evidence``: the e-value as it is now; when it reaches ``needed``, the rule fires.
+    """
+
+    rule: str
+    says: str
+    status: str
+    arm: str | None = None
+    decisions: int = 0
+    known: int = 0
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    evidence: float | None = None
+    needed: float | None = None
+
+
+@dataclass(frozen=True)
+class RulesReport(Reply):
+    """What all safety rules have seen."""
+
+    rules: tuple[RuleStatus, ...]
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,8 @@ class ShiftWatch:
                 erased = erased_units(session, experiment_id, 2**62)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
+                if watched is not None and not watched.monitor.n_contexts:
+                    watched = None  # until then a draft may be declared otherwise
                 if watched is not None and session.amendments(experiment_id, AMENDED, watched.seen.seq, head.seq, 1):
                     watched = None  # what it has seen was not so
                 if watched is not None and watched.erased != erased:

@@ -28,6 +28,7 @@ from conebandit.service.replies import (
     Receipt,
     Receipts,
     Reply,
+    RulesReport,
     ShiftReport,
     StateDigest,
 )
@@ -209,6 +210,25 @@ def erase(experiment: str, unit: str, reason: str) -> Request[dict[str, Any]]:
     return Request("POST", _path(experiment, "erasures"), _table(Erasure), {"unit": unit, "reason": reason})
 
 
+def set_stage(experiment: str, stage: Literal["running", "paused", "ended"], reason: str) -> Request[dict[str, Any]]:
+    """Begin a draft, pause, go on, or end for good."""
+    return Request("POST", _path(experiment, "stage"), _table(Description), {"stage": stage, "reason": reason})
+
+
+def change(experiment: str, changes: Mapping[str, Any], reason: str) -> Request[dict[str, Any]]:
+    """Declare policy, cone, resolution or rules otherwise."""
+    body = {"changes": dict(changes), "reason": reason}
+    return Request("POST", _path(experiment, "change"), _table(Description), body)
+
+
+def lift(
+    experiment: str, rule: str, reason: str, then: Literal["restart", "disable"] = "restart"
+) -> Request[dict[str, Any]]:
+    """End what a safety rule has stopped; ``then`` it begins anew, or is off."""
+    body = {"rule": rule, "reason": reason, "then": then}
+    return Request("POST", _path(experiment, "lift"), _table(Description), body)
+
+
 # ---- looking ---------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +269,11 @@ def export(experiment: str, format: Literal["jsonl", "csv", "parquet"] = "csv") 
     return Request(
         "GET", _path(experiment, f"export?{urlencode({'format': format})}"), lambda content: content, long=True
     )
+
+
+def rules(experiment: str) -> Request[dict[str, Any]]:
+    """What the safety rules have seen."""
+    return _look(RulesReport, experiment, "rules")
 
 
 def shift(experiment: str) -> Request[dict[str, Any]]:

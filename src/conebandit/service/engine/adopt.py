@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import UnavailableError
-from conebandit.service.log.events import By, Entry, Sealed, seal_event
+from conebandit.service.log.events import By, Entry, Event, Sealed, seal_event
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.stores.base import Store
@@ -37,10 +37,13 @@ def adopt(store: Store, experiment_id: str, by: str, now: int) -> Head | None:
             return None
         if state is None or head != state.head:
             raise UnavailableError(f"somebody is writing to the log of {experiment_id!r}; try again.")
-        event, who = Sealed(max(now, state.at)), By(None, by)
-        record = seal_event(head, event, who, seals=store.seals, experiment=experiment_id)
-        session.append(experiment_id, [record])
-        state.fold(Entry(record.head, event, who), session)
+        event: Event | None = Sealed(max(now, state.at))
+        who: By | None = By(None, by)
+        while event is not None:
+            record = seal_event(state.head, event, who, seals=store.seals, experiment=experiment_id)
+            session.append(experiment_id, [record])
+            state.fold(Entry(record.head, event, who), session)
+            event, who = state.due(state.at), None  # windows close by it, and a safety rule may fire
         session.drop_snapshots(experiment_id, 0)  # they are not sealed
         session.save_snapshot(experiment_id, state.head.seq, to_parts(state, store.seals))
-    return record.head
+    return state.head

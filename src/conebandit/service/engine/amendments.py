@@ -58,6 +58,8 @@ class Amendments(Part):
             raise InvalidError(f"decision {twice!r} is there twice; name each decision once in a request.")
         at, reports = self.transaction.time(state), self.reports(state, ids)
         changes = [read(at, state, reports[id_], request) for id_, request in zip(ids, requests, strict=True)]
+        if any(change is not None for change in changes):
+            self.refuse_if_ended(state)
         for id_, change in zip(ids, changes, strict=True):
             if change is not None:
                 self.append(state, change, reports[id_])

@@ -38,8 +38,8 @@ class Experiments(Part):
         state = new_state(experiment) if state is None else state
         named = state.experiment
         if not self.transaction.begin(state):
-            known = self.transaction.state(experiment.id).experiment.declaration
-            if known not in (named.declaration, experiment.declaration):
+            known = [self.transaction.declared(experiment.id, first=first) for first in (True, False)]
+            if named.declaration not in known and experiment.declaration not in known:
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
             known_rows = self.transaction.past(experiment.id)
             if past is not None and (known_rows is None or known_rows.sha256 != past.sha256):
@@ -65,13 +65,24 @@ class Experiments(Part):
             revising=state.corrected_from is not None,
             declaration=state.experiment.declaration,
             warnings=state.experiment.warnings,
+            stage=state.stage,
+            stopped=tuple(dict.fromkeys(name for name, _ in state.rules.stopped)),
         )
+
+    def _refuse_new_arms(self, state: State) -> None:
+        """Where arms cannot be added or retired."""
+        self.refuse_if_ended(state)
+        if state.stage == "draft":
+            raise ConflictError(
+                f"experiment {state.experiment.id!r} is a draft: change its declaration, or begin it first."
+            )
 
     def set_mode(self, experiment_id: str, mode: Any) -> Description:
         """Change the traffic mode; the mode that it has is a no-op."""
         checked = as_mode(mode)
         state = self.transaction.state(experiment_id)
         if state.mode != checked:
+            self.refuse_if_ended(state)
             self.append(state, ModeChanged(self.transaction.time(state), checked))
         return self.describe(experiment_id)
 
@@ -83,6 +94,7 @@ class Experiments(Part):
             if not state.arms[name]:
                 raise ConflictError(f"arm {name!r} is retired and is never served again; add one of another name.")
             return self.describe(experiment_id)
+        self._refuse_new_arms(state)
         if state.experiment.arm_features:
             described = ", ".join(next(iter(state.experiment.arm_features.values())))
             raise ConflictError(
@@ -107,5 +119,6 @@ class Experiments(Part):
         if name == state.experiment.baseline:
             raise ConflictError(f"arm {name!r} is the baseline, which modes 'shadow' and 'off' serve; it must stay.")
         if state.arms[name]:
+            self._refuse_new_arms(state)
             self.append(state, ArmRetired(self.transaction.time(state), name))
         return self.describe(experiment_id)

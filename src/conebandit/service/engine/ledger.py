@@ -79,6 +79,11 @@ class Ledger:
         """The times of the last events in the states that are here; other threads may ask."""
         return {id_: state.at for id_, state in sorted(self._states.copy().items())}
 
+    def stopped(self) -> dict[str, int]:
+        """How many safety rules have fired, where there are any; other threads may ask."""
+        states = sorted(self._states.copy().items())
+        return {id_: len(state.rules.stopped) for id_, state in states if state.rules.rules}
+
     def state(self, experiment_id: str) -> State | None:
         """The state of an experiment, if it is here: at some event of the log, not necessarily the last."""
         return self._states.get(experiment_id)

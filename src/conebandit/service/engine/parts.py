@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.units import Door
-from conebandit.service.errors import NotFoundError
+from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import By, Event
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -27,9 +27,14 @@ class Part:
         self.transaction = transaction
         self.by = by
 
-    def append(self, state: State, event: Event, reports: Reports | None = None) -> None:
-        """Fold an event now; it is written before the commit."""
-        self.transaction.append(state, event, reports, self.by)
+    def append(self, state: State, event: Event, reports: Reports | None = None) -> int:
+        """Fold an event now; it is written before the commit. Returns its position."""
+        return self.transaction.append(state, event, reports, self.by)
+
+    def refuse_if_ended(self, state: State) -> None:
+        """Nothing of an experiment that has ended can be changed."""
+        if state.stage == "ended":
+            raise ConflictError(f"experiment {state.experiment.id!r} has ended: nothing of it can be changed.")
 
     def reports(self, state: State, ids: Iterable[str]) -> dict[str, Reports]:
         """All that is known of some decisions, by the ids of callers; a ``NotFoundError`` if one was never made."""

@@ -46,10 +46,18 @@ class Traffic(Part):
             elif before[id_][1] != unit:
                 raise ConflictError(f"decision {id_!r} was asked for with another unit before; use a new id.")
         if new:
-            if state.mode != "off":
-                self.transaction.close_windows(state)
-            found |= door.decide(new, self.transaction.time(state), self.append)
+            at = self.transaction.time(state)
+            self._make_way(state, len(new), at)
+            found |= door.decide(new, at, self.append)
         return [_assignment(found[id_]) for id_ in ids]
+
+    def _make_way(self, state: State, decisions: int, at: int) -> None:
+        """See that so many decisions may be made now, with all that windows that have closed by now bring about."""
+        _check_enrolling(state, decisions, at)
+        if state.mode != "off" or state.rules.rules:
+            self.transaction.close_windows(state)
+            if self.transaction.stop_if_due(state):  # then windows have closed in the log, too
+                _check_enrolling(state, decisions, at)
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Receipt]:
         """Record outcomes ``{"id", "values", "observed_at"}``; all or none."""
@@ -65,6 +73,8 @@ class Traffic(Part):
         reports = self.reports(state, (id_ for id_, *_ in outcomes))
         for id_, _, observed_at in outcomes:
             self._check_observed(state, reports[id_], observed_at)
+        if any(_news(reports[id_], values, at) for id_, values, at in outcomes):
+            self.refuse_if_ended(state)
         return [self._report_one(state, reports[id_], values, at) for id_, values, at in outcomes]
 
     def _check_observed(self, state: State, reports: Reports, at: int | None) -> None:
@@ -80,7 +90,8 @@ class Traffic(Part):
 
     def _report_one(self, state: State, reports: Reports, values: dict[str, float], observed_at: int | None) -> Receipt:
         slots, metric = reports.slots, state.experiment.metric
-        repeated = [name for name, value in values.items() if name in slots and slots[name].knows(value, observed_at)]
+        new = _news(reports, values, observed_at)
+        repeated = [name for name in values if name not in new]
         had = {name for name, slot in slots.items() if slot.place and slot.value is not None}
         # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
         changed = {name: values[name] for name in sorted(values) if name not in repeated}
@@ -106,9 +117,22 @@ class Traffic(Part):
         reported = {name: value for name, value in changed.items() if name not in held}
         for kind, values in ((Reported, reported), (Held, held)):
             if values:
-                self.append(state, kind(self.transaction.time(state), reports.decided.id, values, observed_at), reports)
-                late += reports.at(state.head.seq).late
+                event = kind(self.transaction.time(state), reports.decided.id, values, observed_at)
+                late += reports.at(self.append(state, event, reports)).late
         return late
+
+
+def _news(reports: Reports, values: dict[str, float], observed_at: int | None) -> list[str]:
+    """Metrics of which something is said that is not known."""
+    slots = reports.slots
+    return [name for name, value in values.items() if name not in slots or not slots[name].knows(value, observed_at)]
+
+
+def _check_enrolling(state: State, decisions: int, at: int) -> None:
+    """Refuse decisions that may not be made now."""
+    reason = state.refusal(decisions, at)
+    if reason is not None:
+        raise ConflictError(f"experiment {state.experiment.id!r} {reason}")
 
 
 def _assignment(decided: Decided) -> Assignment:

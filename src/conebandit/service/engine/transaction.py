@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conebandit.service.errors import CorruptionError, SealKeyError
+from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read_as, seal_event
-from conebandit.service.log.replay import erased_units, follow, rebuild, start
+from conebandit.service.log.replay import erased_units, follow, latest_declaration, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import Head, Record
@@ -126,12 +127,34 @@ class Transaction:
                 return read_as(Learned, record)
         return None
 
+    def declared(self, experiment_id: str, *, first: bool = False) -> dict[str, Any]:
+        """How an experiment is declared by now, or was ``first``."""
+        self.write(experiment_id)
+        return latest_declaration(self.session, experiment_id, 1 if first else MAX_POSITION)
+
     def time(self, state: State) -> int:
         """The time of the next event: now, unless the log is ahead of this clock; times in a log never decrease."""
         return max(self._now, state.at)
 
-    def append(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> None:
-        """Fold an event now; it is written before the commit. A report is added to the given ones on its decision."""
+    def append(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> int:
+        """Fold an event now; it is written before the commit. A report is added to the given ones on its decision.
+
+        If a safety rule fires by it, the next event says so. Returns the position of the event.
+        """
+        self._append_one(state, event, reports, by)
+        seq = state.head.seq
+        self.stop_if_due(state)
+        return seq
+
+    def stop_if_due(self, state: State) -> bool:
+        """Say in the log which safety rules have fired; whether there are any."""
+        stopped = False
+        while (due := state.due(self.time(state))) is not None:
+            self._append_one(state, due)
+            stopped = True
+        return stopped
+
+    def _append_one(self, state: State, event: Event, reports: Reports | None = None, by: By | None = None) -> None:
         detach, seals = state.experiment.units is not None, self.session.seals
         record = seal_event(state.head, event, by, detach=detach, seals=seals, experiment=state.experiment.id)
         entry = Entry(record.head, event, by)
@@ -172,7 +195,7 @@ class Transaction:
     def finish(self) -> None:
         """Write what is not written yet, and a part of a snapshot where one is due; then the session may commit."""
         for experiment_id in self._at_head:
-            self._revise_if_short(experiment_id)
+            self.revise_if_short(experiment_id)
             self.write(experiment_id)
             state = self._in_memory(experiment_id)
             if self._ledger.snapshots.has_work(state):
@@ -181,10 +204,16 @@ class Transaction:
 
     # ---- revisions and snapshots --------------------------------------------------------------------------------
 
-    def _revise_if_short(self, experiment_id: str) -> None:
+    def revise_if_short(self, experiment_id: str) -> None:
         """Fold a short log anew at once: nobody waits for long."""
         state, most = self._in_memory(experiment_id), self._ledger.max_replayed
         if state.corrected_from is not None and (most is None or self._n_learned(state) <= most):
+            self.revise_now(experiment_id)
+
+    def revise_now(self, experiment_id: str) -> None:
+        """Fold a log anew for what does not count yet."""
+        state = self._in_memory(experiment_id)
+        if state.corrected_from is not None:
             self.write(experiment_id)
             self.revise(start(self.session, experiment_id, view=state.head.seq, before=state.corrected_from))
 

@@ -18,7 +18,7 @@ from conebandit.service.stores.personal import DECISION, UNIT, Alias
 from conebandit.service.stores.records import new_id
 from conebandit.validate.arrays import FloatArray
 
-Append = Callable[[State, Decided], None]
+Append = Callable[[State, Decided], int]
 
 
 class Asked(NamedTuple):
@@ -73,7 +73,7 @@ class Door:
             return self._decide_for_units(asked, at, append)
         made: dict[str, Decided] = {}
         for id_, one in asked.items():
-            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), choose(self._state, one.x, id_))
+            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), choose(self._state, one.x, id_, at))
             append(self._state, made[id_])
         return made
 
@@ -97,7 +97,7 @@ class Door:
     def _decide_for(self, unit: _Unit, names: Names, asked: Asked, at: int, mode_changed: int) -> Decided:
         alias, x = f"d_{new_id()}", tuple(asked.x.tolist())
         drawn = kept(self._state, unit.drawn, mode_changed, at)
-        selection = choose(self._state, asked.x, alias) if drawn is None else keep(drawn.decided)
+        selection = choose(self._state, asked.x, alias, at) if drawn is None else keep(drawn.decided)
         visit = Visit(unit.alias, unit.visits + 1, None if drawn is None else drawn.decided.id)
         return Decided(at, alias, asked.context, x, selection, visit, names)
 

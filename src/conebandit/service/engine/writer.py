@@ -146,6 +146,11 @@ class Writer:
         now = self._clock()
         return {id_: (at - now) / 1000 for id_, at in self._ledger.times().items() if at - now > MAX_STEP}
 
+    @property
+    def stopped(self) -> dict[str, int]:
+        """How many safety rules have fired and were not lifted, by experiment; left out: those without rules."""
+        return self._ledger.stopped()
+
     def close(self, *, snapshots: bool = True) -> None:
         """Finish what is waiting, keep snapshots for a quick start, and close the store."""
         self.kernels.give_up()
@@ -165,7 +170,8 @@ class Writer:
         for experiment in self._ledger.experiments():
             try:
                 with self.store.write() as session:
-                    Transaction(self._ledger, session, self._clock()).write_snapshot(experiment)
+                    if session.head(experiment) is not None:  # it may have been archived
+                        Transaction(self._ledger, session, self._clock()).write_snapshot(experiment)
             except (RefusalError, OSError) as error:
                 log.warning("no snapshot of %s was kept: %s", experiment, error)
                 if not isinstance(error, BusyError):

@@ -20,6 +20,7 @@ from conebandit.service.http.rates import Rate
 from conebandit.service.http.reference import add_reference
 from conebandit.service.http.routes.amendments import add_amendment_routes
 from conebandit.service.http.routes.experiments import add_experiment_routes
+from conebandit.service.http.routes.lifecycle import add_lifecycle_routes
 from conebandit.service.http.routes.operations import add_operation_routes
 from conebandit.service.http.routes.queries import add_query_routes
 from conebandit.service.http.routes.traffic import add_traffic_routes
@@ -76,6 +77,7 @@ def create_app(
     door = Doorkeeper(writer.store, hosts, reachable=reachable, rate=rate, refusals=counts.refusals)
     add_traffic_routes(app, door, backend)  # first: routes are tried one after the other
     add_experiment_routes(app, door, backend)
+    add_lifecycle_routes(app, door, backend)
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)

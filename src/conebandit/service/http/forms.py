@@ -75,6 +75,31 @@ class CopyRequest(_Form):
     changes: dict[str, Any] = Field({}, examples=[{"mode": "shadow"}])
 
 
+class StageChange(_Form):
+    """The stage from now on, and why."""
+
+    stage: Literal["running", "paused", "ended"] = Field(examples=["paused"])
+    reason: StrictStr = Field(examples=["interim analysis"])
+
+
+class DeclarationChange(_Form):
+    """Entries of the declaration that are replaced, and why."""
+
+    changes: dict[str, Any] = Field(
+        description="New values of `policy`, `cone`, `metrics` or `rules`; of a draft, also of others. Null: none.",
+        examples=[{"policy": {"name": "ConeTree", "explore": 0.1}}],
+    )
+    reason: StrictStr = Field(examples=["more exploration, as the board asked for"])
+
+
+class LiftRequest(_Form):
+    """A safety rule that has fired, why it is lifted, and whether it begins anew or is off."""
+
+    rule: StrictStr = Field(examples=["toxicity above 0.3"])
+    reason: StrictStr = Field(examples=["a data entry error, corrected"])
+    then: Literal["restart", "disable"] = Field(examples=["restart"])
+
+
 # ---- decisions and outcomes: one, or a batch ------------------------------------------------------------------------
 
 

@@ -141,6 +141,7 @@ METRICS = (
     Metric("conebandit_clock_jumped_seconds", "gauge", lambda writer, _: [Sample(writer.clock_jumped)]),
     Metric("conebandit_clock_ahead_of_database_seconds", "gauge", lambda writer, _: [Sample(writer.clock_ahead)]),
     Metric("conebandit_log_ahead_seconds", "gauge", lambda writer, _: _by_experiment(writer.ahead)),
+    Metric("conebandit_stopped_rules", "gauge", lambda writer, _: _by_experiment(writer.stopped)),
     Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
     Metric("conebandit_refused_requests_total", "counter", lambda _, counts: counts.refused()),

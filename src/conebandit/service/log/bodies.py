@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-from conebandit.experiment.declaration import MODES, Mode
+from conebandit.experiment.declaration import MODES, STAGES, Mode, Stage
 from conebandit.service.errors import CorruptionError
 
 MAX_POSITION = 2**62  # what every database can count to
@@ -121,3 +121,16 @@ def yes_or_no(body: Body, name: str) -> bool:
     if type(value) is bool:
         return value
     raise refusal(body, name, "true or false")
+
+
+def stage(body: Body, name: str) -> Stage:
+    """A stage of an experiment."""
+    value: Stage | None = body.get(name)
+    if value in STAGES:
+        return value
+    raise refusal(body, name, f"one of {', '.join(STAGES)}")
+
+
+def text_or_none(body: Body, name: str) -> str | None:
+    """A text, or null."""
+    return None if name in body and body[name] is None else text(body, name)

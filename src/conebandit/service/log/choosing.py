@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from conebandit.service.log.state import State
 
 
-def choose(state: State, x: FloatArray, key: str) -> Selection:
-    """Arm, propensity and what led to them."""
+def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:
+    """Arm, propensity and what led to them, at a time."""
     mode, baseline = state.mode, state.experiment.baseline
-    if mode == "off":
-        return Selection(mode, baseline, 1.0, (baseline,), choice=None, version=None)
+    if mode == "off" or (state.rules.rules and state.rules.only_baseline(at)):
+        return Selection("off", baseline, 1.0, (baseline,), choice=None, version=None)
     decision = state.policy.decide(x, key)
     active = [state.known[k] for k in decision.active]
     arm, propensity = state.known[decision.arm], decision.propensity
@@ -29,6 +30,10 @@ def choose(state: State, x: FloatArray, key: str) -> Selection:
         probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
     if not all(state.arms[name] for name in (arm, *active)):
         arm, probabilities = _choose_unretired(state, decision, key)
+        active, propensity = [name for name in state.known if name in probabilities], probabilities[arm]
+    ruled = _ruled(state, probabilities or dict.fromkeys(sorted(active), 1.0), at)
+    if ruled is not None:
+        arm, probabilities = _draw(ruled, _number(state.experiment.seed, key)), ruled
         active, propensity = [name for name in state.known if name in probabilities], probabilities[arm]
     choice = Choice(arm, propensity, probabilities)
     served = choice if mode == "live" else Choice(baseline, 1.0)
@@ -40,6 +45,36 @@ def keep(drawn: Decided) -> Selection:
     """The arm that was drawn for a unit, once more: there is no draw, and the policy is not asked."""
     made = drawn.selection
     return Selection(made.mode, made.arm, 1.0, (made.arm,), choice=None, version=None)
+
+
+def _ruled(state: State, weights: dict[str, float], at: int) -> dict[str, float] | None:
+    """The probabilities of all arms where safety rules change those of the policy; None if they do not.
+
+    In a burn-in they are the same for all arms that may be served; else those of the policy, without the arms that may
+    not. If that leaves none, the baseline is served: it always may be.
+    """
+    if not state.rules.rules:
+        return None  # quickly, as for most experiments
+    barred = state.rules.barred(at)
+    if state.rules.burning_in(at):
+        weights = {name: 1.0 for name in sorted(state.known) if state.arms[name] and name not in barred}
+    elif barred.isdisjoint(weights):
+        return None
+    else:
+        weights = {name: weight for name, weight in weights.items() if name not in barred}
+    weights = weights or {state.experiment.baseline: 1.0}
+    total = math.fsum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
+
+
+def _draw(probabilities: dict[str, float], number: int) -> str:
+    """An arm, by the upper bits of a number."""
+    draw, name = (number >> 75) * 2.0**-53, ""
+    for name, chance in probabilities.items():  # noqa: B007  (the last one, should they add up to less than 1)
+        draw -= chance
+        if draw < 0.0:
+            break
+    return name
 
 
 def _choose_unretired(state: State, decision: Decision, key: str) -> tuple[str, dict[str, float]]:

@@ -4,7 +4,7 @@ Of experiments with units, entries that are ``personal`` stand beside the sealed
 they can be erased.
 
 To add a kind, write its class, put it into ``Event``, say in ``READ`` how entries with new names are
-read, and in ``State.fold`` what it does. Bodies are what is on disk: a key that is there today must be readable for
+read, and in ``State`` what it does. Bodies are what is on disk: a key that is there today must be readable for
 ever.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
 
-from conebandit.experiment.declaration import Mode
+from conebandit.experiment.declaration import Mode, Stage
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
@@ -382,9 +382,79 @@ class Erased(_Fields):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Changed(_Fields):
+    """The experiment is declared otherwise; the policy is the new one from the next revision on, rules are at once.
+
+    Attributes
+    ----------
+    declaration
+        All of it, as it is from now on.
+    reason
+        Why.
+    """
+
+    kind: ClassVar[str] = "changed"
+    decision: ClassVar[str | None] = None
+    at: int
+    declaration: dict[str, Any]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageChanged(_Fields):
+    """The experiment has begun, pauses, goes on or has ended, for a reason."""
+
+    kind: ClassVar[str] = "stage_changed"
+    decision: ClassVar[str | None] = None
+    at: int
+    stage: Stage
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(_Fields):
+    """A safety rule has fired; it follows from the events before it, and stands until somebody lifts it.
+
+    Attributes
+    ----------
+    rule
+        Its name.
+    watched
+        The arm that it is about; None if all are.
+    then
+        What follows: ``stop``, ``baseline`` or ``suspend``.
+    evidence
+        The e-value: how much money a bet against the bound has made of 1.
+    seen
+        ``decisions``, how many of them have a value (``known``), and the ``mean`` of those.
+    """
+
+    kind: ClassVar[str] = "stopped"
+    decision: ClassVar[str | None] = None
+    at: int
+    rule: str
+    watched: str | None
+    then: str
+    evidence: float
+    seen: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted(_Fields):
+    """What a rule had stopped goes on; the rule begins anew (``then`` is ``restart``), or is off (``disable``)."""
+
+    kind: ClassVar[str] = "lifted"
+    decision: ClassVar[str | None] = None
+    at: int
+    rule: str
+    then: str
+    reason: str
+
+
 Amendments = Reported | Held | Reviewed | Retracted | Voided | ContextCorrected
-AboutAll = ArmAdded | ArmRetired | ModeChanged | Revised | Learned | Sealed | ClockRepaired | Erased
-Event = Created | Decided | Amendments | AboutAll
+Orders = ArmAdded | ArmRetired | ModeChanged | Changed | StageChanged | Stopped | Lifted | Erased
+Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired
 KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
 E = TypeVar("E", bound=Event)
@@ -564,4 +634,10 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "decisions": bodies.position,
     "first": bodies.position,
     "reason": bodies.text,
+    "stage": bodies.stage,
+    "rule": bodies.text,
+    "watched": bodies.text_or_none,
+    "then": bodies.text,
+    "evidence": bodies.number,
+    "seen": bodies.number_by_name,
 }

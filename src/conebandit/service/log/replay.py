@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.events import (
     AMENDMENTS,
     Amendment,
     ArmAdded,
     ArmRetired,
+    Changed,
     Created,
     Decided,
     Entry,
@@ -28,9 +31,18 @@ from conebandit.service.stores.records import Head, Record
 from conebandit.service.stores.session import PAGE, Session
 
 MAX_LEFT = 50  # events that may be left to fold within a turn
-ARM_KINDS = (Created.kind, ArmAdded.kind, ArmRetired.kind)  # events that say which arms there are
+DECLARATIONS = (Created.kind, Changed.kind)
+POLICY_KINDS = (*DECLARATIONS, ArmAdded.kind, ArmRetired.kind)  # events that say what policy there is, for which arms
 
-Watch = Callable[[State, Entry, Reports | None], None]  # called after each event that was folded
+
+class Watch(Protocol):
+    """Looks on while a log is folded."""
+
+    def before(self, state: State, entry: Entry) -> None:
+        """Windows have closed by the time of an event, and what it does is still to come."""
+
+    def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
+        """An event was folded."""
 
 
 def rebuild(
@@ -90,17 +102,41 @@ def see_up_to(session: Session, state: State, view: int, repairs: Repairs) -> St
     return state
 
 
-def declared(first: Record | None) -> Experiment:
-    """What the first record of a log declares."""
-    if first is None or first.kind != Created.kind:
+def declaration_of(record: Record | None) -> dict[str, Any]:
+    """The declaration in a record: the first one of a log, or a later change."""
+    event = None if record is None else read(record).event
+    if not isinstance(event, Created | Changed):
         raise CorruptionError("the log does not begin with a declaration.")
-    return Experiment.from_dict(read_as(Created, first).declaration)
+    return event.declaration
+
+
+def declared(record: Record | None) -> Experiment:
+    """What a record declares."""
+    return Experiment.from_dict(declaration_of(record))
+
+
+def declared_at(session: Session, experiment_id: str, seq: int) -> Experiment:
+    """What an experiment is declared to be at a position, with all changes until then."""
+    return _declared_last(session.of_kinds(experiment_id, DECLARATIONS, seq))
+
+
+def latest_declaration(session: Session, experiment_id: str, upto: int = MAX_POSITION) -> dict[str, Any]:
+    """How an experiment is declared by now."""
+    records = session.of_kinds(experiment_id, DECLARATIONS, upto)
+    return declaration_of(records[-1] if records else None)
+
+
+def _declared_last(records: Sequence[Record]) -> Experiment:
+    """What the last of some records declares that do; the first of them begins the log."""
+    if not records or records[0].kind != Created.kind:
+        raise CorruptionError("the log does not begin with a declaration.")
+    return declared([record for record in records if record.kind in DECLARATIONS][-1])
 
 
 def start(session: Session, experiment_id: str, view: int, before: int) -> State:
     """A state to go on from: the latest snapshot before a position, or a policy that knows nothing yet."""
-    records = session.of_kinds(experiment_id, ARM_KINDS, max(view, 1))
-    experiment = declared(records[0] if records else None)
+    records = session.of_kinds(experiment_id, POLICY_KINDS, max(view, 1))
+    experiment = _declared_last(records)
     if experiment.id != experiment_id:
         raise CorruptionError(f"{experiment_id}: this is the log of {experiment.id!a}.")
     for seq in session.snapshots(experiment_id):
@@ -148,9 +184,9 @@ def fold_page(session: Session, state: State, head: Head, watch: Watch | None = 
                 reports = Reports(state.experiment, [e for e in histories[entry.event.id] if e.seq <= known])
             if isinstance(entry.event, Decided) and entry.event.erased:
                 _check_erased(session, state, entry.event)
-            state.fold(entry, session, reports)
+            state.fold(entry, session, reports, None if watch is None else watch.before)
             if watch is not None:
-                watch(state, entry, reports)
+                watch.after(state, entry, reports)
         except (LookupError, TypeError, ValueError) as error:
             raise CorruptionError(f"{id_}: event {record.seq} cannot be folded: {error!r}.") from None
         if state.stale:

@@ -126,7 +126,7 @@ class Reports:
         first = history[0]
         if not isinstance(first.event, Decided):
             raise CorruptionError(f"event {first.seq} ({first.event.kind}) is about a decision that was not made.")
-        self.decided, self._seq = first.event, first.seq
+        self.decided, self.position = first.event, first.seq
         self.context, self.x = self.decided.context, self.decided.x
         self.slots: dict[str, Slot] = {}
         self.void: str | None = None
@@ -205,7 +205,7 @@ class Reports:
             return None if slot.value is None else Lesson(slot.place, metric.counted(slot.value), self.x)
         if metric.default is None or last_arrival(metric, self.decided.at) >= at:
             return None
-        return Lesson(self._seq, metric.default, self.x)
+        return Lesson(self.position, metric.default, self.x)
 
     def wants_default(self, name: str) -> bool:
         """Whether the default of a metric counts when its time is over."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
-from conebandit.experiment.declaration import Experiment, Mode
+from conebandit.experiment.declaration import Experiment, Mode, Stage
 from conebandit.experiment.policy import Served, make_policy
 from conebandit.experiment.rows import Rows
 from conebandit.service.errors import CorruptionError
@@ -17,39 +18,53 @@ from conebandit.service.log.events import (
     Amendment,
     ArmAdded,
     ArmRetired,
+    Changed,
     ClockRepaired,
     Created,
     Decided,
     Entry,
     Erased,
+    Event,
     Learned,
+    Lifted,
     ModeChanged,
     Revised,
     Sealed,
+    StageChanged,
+    Stopped,
 )
 from conebandit.service.log.past import unpack
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports
+from conebandit.service.log.rules import Rules, declared_rules
 from conebandit.service.log.windows import Windows
 from conebandit.service.stores.records import BEGINNING, Head, canonical
 from conebandit.service.stores.session import Session
 
+REFUSALS: dict[Stage, str] = {
+    "draft": "is a draft: begin it first (stage 'running').",
+    "paused": "is paused: it makes no decisions until its stage is 'running' again.",
+    "ended": "has ended: it makes no more decisions.",
+}
 PAST = 2  # position of past rows in a log, if there are any
+
+
+Look = Callable[["State", Entry], None]
 
 
 class State:
     """What the log up to ``head`` says.
 
     The policy learns what is reported at once, one metric or several. A correction, or an arm that comes or goes,
-    changes what should have been learned long ago; the log is folded anew for it, which takes a while. So it counts
-    from a later event on, ``revised``, which says up to where corrections and changes of arms are known: the *view*.
-    Until then the policy goes on as if they had not come, except that a retired arm is never served again. So it is in
-    the log which state belongs to which position, for every process and for ``verify``.
+    changes what should have been learned long ago, and so does another policy; the log is folded anew for it, which
+    takes a while. So it counts from a later event on, ``revised``, which says up to where corrections and changes are
+    known: the *view*. Until then the policy goes on as if they had not come, except that a retired arm is never served
+    again. So it is in the log which state belongs to which position, for every process and for ``verify``.
 
     Parameters
     ----------
     experiment
-        The declaration.
+        The declaration, as it was changed up to the view.
     known
         The arms that the policy has, in the order of its indices.
     view
@@ -61,6 +76,8 @@ class State:
         The last event that was folded.
     at
         Its time, in milliseconds since 1970; decreases only where the clock was repaired.
+    stage, mode, rules
+        Whether there are decisions at all, who makes them, and what the safety rules say to it: as of ``head``.
     version
         Position of the last event that changed what the policy knows.
     learned
@@ -85,6 +102,8 @@ class State:
         self.view = view
         self.arms = dict.fromkeys(experiment.arms, True)  # name to whether it can be served
         self.mode: Mode = experiment.mode
+        self.stage: Stage = experiment.stage
+        self.rules = Rules()
         self.head = BEGINNING
         self.at = 0
         self.version = 0
@@ -110,7 +129,7 @@ class State:
 
     # ---- folding ------------------------------------------------------------------------------------------------
 
-    def fold(self, entry: Entry, session: Session, reports: Reports | None = None) -> None:
+    def fold(self, entry: Entry, session: Session, reports: Reports | None = None, look: Look | None = None) -> None:
         """Take in the next event.
 
         Parameters
@@ -122,24 +141,32 @@ class State:
         reports
             For an event about a decision that was made before: all that is known of it up to this one or up to the
             view, whichever is later.
+        look
+            Called when windows have closed by the time of the event, before anything that the event itself does.
         """
         repaired = isinstance(entry.event, ClockRepaired)
         check_order(entry, 0 if repaired or self.repairs.concern(entry.seq) else self.at)
-        self.head, event = entry.head, entry.event
-        self.at, seq = event.at if repaired else max(self.at, event.at), self.head.seq
-        self.close_windows(self.at, seq, session)
+        self.head, self.at = entry.head, entry.event.at if repaired else max(self.at, entry.event.at)
+        self.close_windows(self.at, self.head.seq, session)
+        if look is not None:
+            look(self, entry)
+        self._take(entry.event, reports)
+
+    def _take(self, event: Event, reports: Reports | None) -> None:
+        seq = self.head.seq
         match event:
-            case Created() | Sealed():
-                pass  # what is declared is there from the beginning; seals are no business of the policy
+            case Created() | Changed():
+                self.rules.declare(declared_rules(event.declaration), seq)
+                if isinstance(event, Changed):  # what was declared first is there from the beginning
+                    self._note_correction(seq, 0)
             case Decided():
                 self._windows.add(seq, event)
                 self._count_unit(event)
+                self.rules.decide(seq, event.selection.arm, event.at)
             case Amendment():
                 if reports is None:
                     raise CorruptionError(f"event {seq} ({event.kind}): there is no decision {event.id!a} before it.")
                 self._learn_report(seq, reports)
-            case ModeChanged():
-                self.mode = event.mode
             case ArmAdded() | ArmRetired():
                 self.arms[event.arm] = isinstance(event, ArmAdded)
                 self._note_correction(seq, 0)
@@ -153,15 +180,31 @@ class State:
                 self.version = seq
                 self.stale = event.upto > self.view
             case _:
+                self._take_order(event)
+
+    def _take_order(self, event: Event) -> None:
+        """What events do that teach the policy nothing."""
+        seq = self.head.seq
+        match event:
+            case ModeChanged():
+                self.mode = event.mode
+            case StageChanged():
+                self.stage = event.stage
+            case Stopped() | Lifted():
+                self.rules.take(event, seq)
+            case Sealed():
+                pass  # that is for who reads the records
+            case _:
                 raise CorruptionError(f"event {seq}: it is not known what {event!r} does.")
 
     def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        for metric, reports in self._windows.close(at, max(self.view, seq - 1), session):
-            default = self.experiment.metrics[metric].default
-            assert default is not None  # only such metrics wait
+        for number, reports in self._windows.close(at, max(self.view, seq - 1), session):
+            metric, arm = self.experiment.metrics[number], reports.decided.selection.arm
+            assert metric.default is not None  # only such metrics wait
             if not self._is_erased(reports.decided):
-                self._learn(reports.decided.selection.arm, reports.x, {metric: default}, seq)
+                self._learn(arm, reports.x, {number: metric.default}, seq)
+                self.rules.settle(reports.position, arm, metric.name, metric.default)
 
     def _count_unit(self, decided: Decided) -> None:
         if decided.visit is not None and decided.visit.number == 1 and not self._is_erased(decided):
@@ -171,6 +214,19 @@ class State:
         """Whether a decision does not count: its unit is erased in this view, or its data are gone by a later one."""
         return decided.erased or decided.unit in self.erased
 
+    def refusal(self, decisions: int, at: int) -> str | None:
+        """Why so many decisions cannot be made at a time; None if they can."""
+        if self.stage != "running":
+            return REFUSALS[self.stage]
+        left = self.rules.left(at)
+        if left is None or decisions <= left:
+            return None
+        return f"may make {left} more decisions, its safety rules say ({', '.join(self.rules.limiting(at))})."
+
+    def due(self, at: int) -> Stopped | None:
+        """What must be the next event, at this time, if a safety rule has fired."""
+        return self.rules.due(at, self.arms)
+
     def _note_correction(self, seq: int, first: int) -> None:
         """Event ``seq`` says that from ``first`` on something else should have been learned."""
         if seq > self.view:
@@ -178,11 +234,13 @@ class State:
 
     def _learn_report(self, seq: int, reports: Reports) -> None:
         report, decided = reports.at(seq), reports.decided
-        if report.corrects and decided.selection.arm in self._index:
+        if report.corrects and (decided.selection.arm in self._index or self.rules.rules):
             self._note_correction(seq, report.corrects)
         if report.counts and not self._is_erased(decided):
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
             self._learn(decided.selection.arm, reports.x, values, seq)
+            for name, value in report.counts.items():
+                self.rules.settle(reports.position, decided.selection.arm, name, value)
 
     def learn_ahead(self, rows: Rows) -> None:
         """Learn past rows before the event that has them is folded: that takes a while, and a fold may hold a lock."""
@@ -225,6 +283,8 @@ class State:
             "pending": self.corrected_from,
             "windows": self._windows.plain(),
             **({} if self.experiment.units is None else {"units": self.n_units}),
+            **({} if self.stage == "running" else {"stage": self.stage}),  # as it was before there were stages
+            **({"rules": self.rules.plain()} if self.rules.rules else {}),
         }
 
     @classmethod
@@ -236,6 +296,9 @@ class State:
         self.version, self.corrected_from = plain["version"], plain["pending"]
         self.learned = list(plain["learned"])
         self.head = Head(*plain["head"])
+        self.stage = plain.get("stage", "running")
+        if "rules" in plain:
+            self.rules = Rules.from_plain(plain["rules"])
         self._windows.resume(plain["windows"])
         self.n_units = plain.get("units", 0)
         return self

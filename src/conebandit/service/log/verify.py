@@ -4,17 +4,18 @@ A process that serves folds each event once, as it comes, catches up with others
 the log says that it was revised. Here the whole log is read once, from its first event, as the last revision sees it,
 and what was revised once more, as each revision saw it. Three things tell whether both lead to the same state: every
 decision in the log, which is a function of the state that it was made in; every snapshot; and, if one is asked, a
-process that is serving.
+process that is serving. What safety rules have stopped must follow from the state in the same way, and no stop may be
+missing.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from conebandit._version import __version__
 from conebandit.service.errors import CorruptionError, SealKeyError
@@ -23,8 +24,9 @@ from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.choosing import choose, keep
 from conebandit.service.log.events import ClockRepaired, Decided, Entry, Erased, Revised
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.log.replay import ARM_KINDS, Watch, fold_page, rebuild, revisions, see_up_to, start
+from conebandit.service.log.replay import POLICY_KINDS, Watch, fold_page, rebuild, revisions, see_up_to, start
 from conebandit.service.log.reports import Reports
+from conebandit.service.log.rule_checks import RuleChecks
 from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
 from conebandit.service.log.state import State
 from conebandit.service.log.verify_units import UnitsOfLog
@@ -214,6 +216,7 @@ class _Watch:
         self._uncounted: list[tuple[int, int]] = []  # corrections: where each one is, and from where on it matters
         self._rewritten: list[tuple[int, int]] = [(0, self._new_arms)]  # states between these are no more
         self._different: dict[int, str] = {}  # decisions that come out otherwise
+        self._rules = RuleChecks()
         self._problems: list[str] = []
         self._units = UnitsOfLog(self.session, self.experiment_id)
         self._uncounted_erasures: list[tuple[int, int]] = []  # where each one is, and from where on it matters
@@ -222,19 +225,25 @@ class _Watch:
     def _last_change_of_arms(self) -> int:
         """From where on the policy has had the arms that it has at last."""
         view = self._revisions[-1][1] if self._revisions else 0
-        changes = self.session.of_kinds(self.experiment_id, ARM_KINDS, max(view, 1))
+        changes = self.session.of_kinds(self.experiment_id, POLICY_KINDS, max(view, 1))
         changed = changes[-1].seq if changes else 0  # a log without its first event is refused when it is folded
         return next((seq for seq, upto in self._revisions if upto >= changed > 1), 0)
 
-    def __call__(self, state: State, entry: Entry, reports: Reports | None) -> None:
+    def before(self, state: State, entry: Entry) -> None:
+        """Make a decision again; what safety rules demand must be there."""
+        self._rules.before(state, entry)
+        if isinstance(entry.event, Decided):
+            self.decided.append(entry.seq)
+            self._units.see(state, entry.seq, entry.event)
+            if entry.seq > self._new_arms:
+                self._decide_again(state, entry.seq, entry.event)
+
+    def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
+        """Note which states are no more; a snapshot must be the state."""
+        self._rules.after(state)
         if not self.keyed_from and key_of(entry.head.check) is not None:
             self.keyed_from = entry.seq
         match entry.event:
-            case Decided() as decided:
-                self.decided.append(entry.seq)
-                self._units.see(state, entry.seq, decided)
-                if entry.seq > self._new_arms:
-                    self._decide_again(state, entry.seq, decided)
             case ClockRepaired(after=after):
                 self._uncounted.append((entry.seq, after))
             case Erased(first=first):
@@ -267,6 +276,8 @@ class _Watch:
         The rest is left out, and returned, when more than ``most`` events would have to be folded.
         """
         wanted = self._between(self._rewritten) - self.resting_on_erased()
+        self._rules.miss(self.head.seq + 1)
+        self._rules.wrong = {seq: words for seq, words in self._rules.wrong.items() if not self._was_rewritten(seq)}
         self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
         earlier, after = _EarlierStates(self.session, self.experiment_id), 0
         for revised_at, upto in self._revisions:
@@ -275,14 +286,17 @@ class _Watch:
             if mine or earlier.folded:
                 if not wanted or earlier.folded + earlier.distance(revised_at) > most:
                     break
-                earlier.fold(revised_at - 1, partial(self._decide_some_again, mine))
+                again = _Again(RuleChecks(after), mine, self._decide_again)
+                earlier.fold(revised_at - 1, again)
+                again.rules.miss(revised_at)
+                self._rules.wrong |= again.rules.wrong
                 wanted -= mine
             earlier.view, after = upto, revised_at
         return wanted
 
-    def _decide_some_again(self, wanted: set[int], state: State, entry: Entry, _: Reports | None) -> None:
-        if entry.seq in wanted and isinstance(entry.event, Decided):
-            self._decide_again(state, entry.seq, entry.event)
+    def _was_rewritten(self, seq: int) -> bool:
+        """Whether the state before a position is no more."""
+        return any(first < seq <= last for first, last in self._rewritten)
 
     def _decide_again(self, state: State, seq: int, decided: Decided) -> None:
         version = decided.selection.version
@@ -292,8 +306,8 @@ class _Watch:
         if decided.erased:
             return
         logged = decided.selection
-        kept = self._units.kept(state, seq, decided)
-        again = choose(state, state.experiment.encode(decided.context), decided.id) if kept is None else keep(kept)
+        kept, x = self._units.kept(state, seq, decided), state.experiment.encode(decided.context)
+        again = choose(state, x, decided.id, decided.at) if kept is None else keep(kept)
         if logged.choice and again.choice and logged.choice.probabilities is None:  # written before they were kept
             again = again._replace(choice=again.choice._replace(probabilities=None))
         was = {**logged.to_body(), "repeats": decided.repeats}
@@ -318,11 +332,16 @@ class _Watch:
     def problems(self, left_out: set[int]) -> list[str]:
         """What does not agree, in words; without some decisions."""
         different = sorted(self._different.keys() - left_out)
-        return (
-            self._problems
-            + self._units.problems()
-            + [f"decision at event {seq}: {self._different[seq]}." for seq in different]
-        )
+        return [
+            *self._problems,
+            *self._units.problems(),
+            *(f"event {seq}: {words}." for seq, words in sorted(self._rules.wrong.items()) if not self._forgot(seq)),
+            *(f"decision at event {seq}: {self._different[seq]}." for seq in different),
+        ]
+
+    def _forgot(self, seq: int) -> bool:
+        """Whether the state at a position rests on data that were erased."""
+        return any(first <= seq <= last for first, last in self._forgotten)
 
 
 def _counted(uncounted: list[tuple[int, int]], revised_at: int, upto: int) -> list[tuple[int, int]]:
@@ -330,6 +349,24 @@ def _counted(uncounted: list[tuple[int, int]], revised_at: int, upto: int) -> li
     counted = [(first, revised_at) for seq, first in uncounted if seq <= upto]
     uncounted[:] = [(seq, first) for seq, first in uncounted if seq > upto]
     return counted
+
+
+class _Again(NamedTuple):
+    """Looks on while a part of the log is folded as it was before a revision."""
+
+    rules: RuleChecks
+    wanted: set[int]
+    decide_again: Callable[[State, int, Decided], None]
+
+    def before(self, state: State, entry: Entry) -> None:
+        """Make a decision again, if it is wanted."""
+        self.rules.before(state, entry)
+        if entry.seq in self.wanted and isinstance(entry.event, Decided):
+            self.decide_again(state, entry.seq, entry.event)
+
+    def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
+        """Note what safety rules demand."""
+        self.rules.after(state)
 
 
 class _EarlierStates:

@@ -77,7 +77,8 @@ class Draw(NamedTuple):
 def kept(state: State, drawn: Draw | None, mode_changed: int, at: int) -> Draw | None:
     """The draw whose arm a unit keeps in a decision; None if there is to be a new one.
 
-    An arm that was retired is not kept, nor is one that was drawn before the traffic mode was changed.
+    An arm that was retired is not kept, nor is one that safety rules bar, or that was drawn before the traffic mode was
+    changed, or while rules let only the baseline be served.
 
     Parameters
     ----------
@@ -93,7 +94,10 @@ def kept(state: State, drawn: Draw | None, mode_changed: int, at: int) -> Draw |
     units = state.experiment.units
     if drawn is None or units is None or state.mode != "live" or drawn.seq < mode_changed:
         return None
-    arm_is_there = state.arms.get(drawn.decided.selection.arm, False)
+    made, rules = drawn.decided.selection, state.rules
+    if made.mode != "live" or (rules.rules and (rules.only_baseline(at) or made.arm in rules.barred(at))):
+        return None
+    arm_is_there = state.arms.get(made.arm, False)
     age = at - state.repairs.latest(drawn.seq, drawn.decided.at)
     return drawn if arm_is_there and units.keeps(age) else None
 

@@ -249,6 +249,16 @@ class Session(KeyTables, PersonalTables):
         """The log is whole: let it be seen. The caller holds the lock."""
         self._run("UPDATE experiments SET head = ?, last_check = ? WHERE id = ?", (*head, experiment))
 
+    def hide(self, experiment: str, head: Head, token: str) -> None:
+        """Let nobody see a log that ends here: from now on it is like an import that only we can go on with."""
+        sql = "UPDATE experiments SET head = ?, last_check = ? WHERE id = ? AND head = ? AND last_check = ?"
+        if self._run(sql, (_IMPORTING, token, experiment, *head)).rowcount != 1:
+            raise ConflictError(f"somebody else has appended to, or removed, experiment {experiment!r} meanwhile.")
+
+    def forget_import(self, experiment: str) -> None:
+        """The id is free again. The caller holds the lock, and has dropped all events."""
+        self._run("DELETE FROM experiments WHERE id = ? AND head < 0", (experiment,))
+
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
     def save_snapshot(self, experiment: str, seq: int, parts: Iterable[bytes]) -> bool:
