@@ -47,6 +47,9 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/experiments/{experiment}/contexts": {"id": "d2", "context": {"age": 31, "device": "desk"}, "reason": "misread"},
     "/experiments/{experiment}/arms": {"add": "fresh"},
     "/experiments/{experiment}/mode": {"mode": "shadow"},
+    "/experiments/{experiment}/lift": {"rule": "few", "reason": "enough", "then": "disable"},
+    "/experiments/{experiment}/change": {"changes": {"policy": {"name": "ParetoUCB1"}}, "reason": "simpler"},
+    "/experiments/{experiment}/stage": {"stage": "paused", "reason": "a look"},
     "/experiments/{experiment}/erasures": {"unit": "ann", "reason": "asked"},
 }
 UNITS = {"id": "units", "arms": ["a"], "metrics": [{"name": "m"}], "policy": {"name": "ParetoUCB1"}, "unit": {}}
@@ -61,7 +64,8 @@ def events_of(store, id_):
 def guarded(address, declaration):
     """A service with keys: its address and theirs."""
     store = open_store(address)
-    declaration = declaration | {"metrics": [*declaration["metrics"], REVIEWED]}
+    rules = [{"name": "few", "at_most": 1000}]
+    declaration = declaration | {"metrics": [*declaration["metrics"], REVIEWED], "rules": rules}
     Driver(store).create(declaration)
     with store.write() as session:
         made = {name: keys.create_key(session, name, [scope]) for name, scope in KEYS.items()}

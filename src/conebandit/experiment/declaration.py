@@ -75,8 +75,7 @@ class Experiment:
     policy, settings, seed
         The policy's name, its settings and its seed.
     mode, baseline, shift_block, units
-        For the service: traffic mode, the arm that is served when the policy is not, blocks of the shift monitor, who
-        comes again.
+        For the service: traffic mode, the arm in place of the policy, blocks of the shift monitor, who comes again.
     rules, stage
         For the service: safety rules, and whether it begins as a draft.
     arm_column, propensity_column

@@ -43,7 +43,7 @@ def adopt(store: Store, experiment_id: str, by: str, now: int) -> Head | None:
             record = seal_event(state.head, event, who, seals=store.seals, experiment=experiment_id)
             session.append(experiment_id, [record])
             state.fold(Entry(record.head, event, who), session)
-            event, who = state.due(state.at), None  # windows close by it, and a safety rule may fire
+            event, who = state.rules.due(state.at, state.arms), None  # windows close by it, and a safety rule may fire
         session.drop_snapshots(experiment_id, 0)  # they are not sealed
         session.save_snapshot(experiment_id, state.head.seq, to_parts(state, store.seals))
     return state.head

@@ -10,12 +10,12 @@ from conebandit.experiment.declaration import Experiment, Stage, as_stage
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, with_policy
 from conebandit.service.engine.experiments import Experiments
+from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import Changed, Lifted, StageChanged
 from conebandit.service.log.state import State
 from conebandit.service.replies import Description, RulesReport
 
-MAX_REASON = 500  # characters
 NEXT_STAGES: dict[Stage, tuple[Stage, ...]] = {
     "draft": ("running", "ended"),
     "running": ("paused", "ended"),
@@ -63,9 +63,7 @@ class LifeCycle(Experiments):
         _check_stopped_rules(state, after)
         make_policy(after, after.arms if free else [arm for arm, active in state.arms.items() if active])
         self.append(state, Changed(self.transaction.time(state), after.declaration, why))
-        if (
-            free
-        ):  # nothing was decided or learned, so that this takes no time, and nobody decides by the old declaration
+        if free:  # nothing was decided or learned: it takes no time, and nobody decides by the old declaration
             self.transaction.revise_now(experiment_id)
         self.transaction.revise_if_short(experiment_id)
         return self.describe(experiment_id)

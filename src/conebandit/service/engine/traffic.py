@@ -11,6 +11,7 @@ from conebandit.experiment.units import as_unit
 from conebandit.service.engine.parts import Part
 from conebandit.service.engine.units import Asked, Door
 from conebandit.service.errors import ConflictError
+from conebandit.service.log.choosing import refusal
 from conebandit.service.log.events import Decided, Held, Reported
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -130,7 +131,7 @@ def _news(reports: Reports, values: dict[str, float], observed_at: int | None) -
 
 def _check_enrolling(state: State, decisions: int, at: int) -> None:
     """Refuse decisions that may not be made now."""
-    reason = state.refusal(decisions, at)
+    reason = refusal(state, decisions, at)
     if reason is not None:
         raise ConflictError(f"experiment {state.experiment.id!r} {reason}")
 

@@ -149,7 +149,7 @@ class Transaction:
     def stop_if_due(self, state: State) -> bool:
         """Say in the log which safety rules have fired; whether there are any."""
         stopped = False
-        while (due := state.due(self.time(state))) is not None:
+        while (due := state.rules.due(self.time(state), state.arms)) is not None:
             self._append_one(state, due)
             stopped = True
         return stopped

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from conebandit._version import __version__
+from conebandit.experiment.declaration import Stage
 from conebandit.policies.base import Decision
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.validate.arrays import FloatArray
@@ -14,6 +15,23 @@ from conebandit.validate.arrays import FloatArray
 if TYPE_CHECKING:
     from conebandit.service.log.events import Decided
     from conebandit.service.log.state import State
+
+
+REFUSALS: dict[Stage, str] = {
+    "draft": "is a draft: begin it first (stage 'running').",
+    "paused": "is paused: it makes no decisions until its stage is 'running' again.",
+    "ended": "has ended: it makes no more decisions.",
+}
+
+
+def refusal(state: State, decisions: int, at: int) -> str | None:
+    """Why so many decisions cannot be made at a time; None if they can."""
+    if state.stage != "running":
+        return REFUSALS[state.stage]
+    left = state.rules.left(at)
+    if left is None or decisions <= left:
+        return None
+    return f"may make {left} more decisions, its safety rules say ({', '.join(state.rules.limiting(at))})."
 
 
 def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:

@@ -453,8 +453,8 @@ class Lifted(_Fields):
 
 
 Amendments = Reported | Held | Reviewed | Retracted | Voided | ContextCorrected
-Orders = ArmAdded | ArmRetired | ModeChanged | Changed | StageChanged | Stopped | Lifted | Erased
-Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired
+Orders = ArmAdded | ArmRetired | ModeChanged | Changed | StageChanged | Stopped | Lifted
+Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired | Erased
 KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
 E = TypeVar("E", bound=Event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conebandit.service.log.choosing import refusal
 from conebandit.service.log.events import Decided, Entry, Stopped
 from conebandit.service.log.state import State
 
@@ -29,7 +30,7 @@ class RuleChecks:
         """Windows have closed by the time of an event, and what it does is still to come."""
         if entry.seq <= self._after:
             return
-        event, due = entry.event, state.due(state.at)
+        event, due = entry.event, state.rules.due(state.at, state.arms)
         if isinstance(event, Stopped):
             if event != due:
                 self.wrong[entry.seq] = f"rule {event.rule!a} has stopped, and from the state follows {due!r}"
@@ -38,12 +39,12 @@ class RuleChecks:
         elif isinstance(event, Decided):
             if due is not None:
                 self.wrong[entry.seq] = f"rule {due.rule!a} should have stopped before this decision"
-            elif (refusal := state.refusal(1, state.at)) is not None:
-                self.wrong[entry.seq] = f"there should be no decision: the experiment {refusal.rstrip('.')}"
+            elif (reason := refusal(state, 1, state.at)) is not None:
+                self.wrong[entry.seq] = f"there should be no decision: the experiment {reason.rstrip('.')}"
 
     def after(self, state: State) -> None:
         """An event was folded."""
-        self._owed = state.due(state.at)
+        self._owed = state.rules.due(state.at, state.arms)
 
     def miss(self, seq: int) -> None:
         """The event at a position, if there is one, is not what the state before it demands."""

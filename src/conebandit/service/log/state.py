@@ -41,11 +41,6 @@ from conebandit.service.log.windows import Windows
 from conebandit.service.stores.records import BEGINNING, Head, canonical
 from conebandit.service.stores.session import Session
 
-REFUSALS: dict[Stage, str] = {
-    "draft": "is a draft: begin it first (stage 'running').",
-    "paused": "is paused: it makes no decisions until its stage is 'running' again.",
-    "ended": "has ended: it makes no more decisions.",
-}
 PAST = 2  # position of past rows in a log, if there are any
 
 
@@ -213,19 +208,6 @@ class State:
     def _is_erased(self, decided: Decided) -> bool:
         """Whether a decision does not count: its unit is erased in this view, or its data are gone by a later one."""
         return decided.erased or decided.unit in self.erased
-
-    def refusal(self, decisions: int, at: int) -> str | None:
-        """Why so many decisions cannot be made at a time; None if they can."""
-        if self.stage != "running":
-            return REFUSALS[self.stage]
-        left = self.rules.left(at)
-        if left is None or decisions <= left:
-            return None
-        return f"may make {left} more decisions, its safety rules say ({', '.join(self.rules.limiting(at))})."
-
-    def due(self, at: int) -> Stopped | None:
-        """What must be the next event, at this time, if a safety rule has fired."""
-        return self.rules.due(at, self.arms)
 
     def _note_correction(self, seq: int, first: int) -> None:
         """Event ``seq`` says that from ``first`` on something else should have been learned."""

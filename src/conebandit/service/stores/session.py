@@ -7,7 +7,8 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.stores.imports import Imports
 from conebandit.service.stores.keys import KeyTables
 from conebandit.service.stores.personal import PersonalTables
 from conebandit.service.stores.records import Head, Record, check, check_seal
@@ -18,7 +19,6 @@ PAGE = 500  # events read at once; few enough that nobody waits for a page
 NOBODY = ""  # no experiment has this id
 TRIED = 1 << 16  # bytes: more than may be left on pages that are there
 
-_IMPORTING = -1  # the head of a log that is being imported
 _COLUMNS = "seq, kind, decision, body, sealed"
 
 
@@ -64,7 +64,7 @@ class Connection(Protocol):
         ...
 
 
-class Session(KeyTables, PersonalTables):
+class Session(KeyTables, PersonalTables, Imports):
     """Everything that is read or written within one transaction."""
 
     def __init__(self, connection: Connection, seals: Seals = UNKEYED) -> None:
@@ -221,43 +221,6 @@ class Session(KeyTables, PersonalTables):
             raise CorruptionError(f"{experiment}: {upto.seq - count} of the first {upto.seq} events are missing.")
         if upto.seq and self.events(experiment, upto.seq - 1, upto.seq)[0].check != upto.check:
             raise CorruptionError(f"{experiment}: event {upto.seq} is not the one that a snapshot was made after.")
-
-    # ---- imports: logs that nobody sees before they are whole; their heads are negative --------------------------
-
-    def begin_import(self, experiment: str, token: str) -> bool:
-        """From now on, whoever has the token writes the log; False if there is one already."""
-        return self._take_id(experiment, _IMPORTING, token)
-
-    def lock_import(self, experiment: str, token: str) -> None:
-        """Nobody else takes the id until we commit; a ``ConflictError`` if somebody has."""
-        sql = f"SELECT id FROM experiments WHERE id = ? AND head < 0 AND last_check = ?{self._connection.for_update}"
-        if not list(self._run(sql, (experiment, token))):
-            raise ConflictError(f"somebody else has made or imported experiment {experiment!r} meanwhile.")
-
-    def drop_imported(self, experiment: str, most: int) -> int:
-        """Remove some of what an earlier import has left; how many events. The caller holds the lock."""
-        sql = """DELETE FROM events WHERE experiment = ? AND seq <
-            (SELECT MIN(seq) FROM events WHERE experiment = ?) + ?"""
-        self._drop_all_personal(experiment)
-        return int(self._run(sql, (experiment, experiment, most)).rowcount)
-
-    def add_imported(self, experiment: str, events: Sequence[Record]) -> None:
-        """Write events that nobody sees yet. The caller holds the lock."""
-        self._insert(experiment, events)
-
-    def end_import(self, experiment: str, head: Head) -> None:
-        """The log is whole: let it be seen. The caller holds the lock."""
-        self._run("UPDATE experiments SET head = ?, last_check = ? WHERE id = ?", (*head, experiment))
-
-    def hide(self, experiment: str, head: Head, token: str) -> None:
-        """Let nobody see a log that ends here: from now on it is like an import that only we can go on with."""
-        sql = "UPDATE experiments SET head = ?, last_check = ? WHERE id = ? AND head = ? AND last_check = ?"
-        if self._run(sql, (_IMPORTING, token, experiment, *head)).rowcount != 1:
-            raise ConflictError(f"somebody else has appended to, or removed, experiment {experiment!r} meanwhile.")
-
-    def forget_import(self, experiment: str) -> None:
-        """The id is free again. The caller holds the lock, and has dropped all events."""
-        self._run("DELETE FROM experiments WHERE id = ? AND head < 0", (experiment,))
 
     # ---- snapshots ----------------------------------------------------------------------------------------------
 
