@@ -19,6 +19,7 @@ from tests.service.databases import free_port
 @pytest.fixture
 def own_logging():
     """What is set up in the test is undone after it."""
+    logging.captureWarnings(False)  # a test that has called the command may have left it on
     root, ours = logging.getLogger(), logging.getLogger("conebandit")
     handlers, level, our_level = root.handlers[:], root.level, ours.level
     yield
