@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts servers is shared with the tests
-from tests.service.crash import kill_the_database, kill_the_service
+from tests.service.crash import kill_the_database, kill_the_service, with_everything
 
 from servers import DECLARATION, postgres
 
@@ -21,6 +21,7 @@ FOUND = {
     "twice": "there twice",
     "erased": "decisions of units that were erased",
     "left": "of those in the log with their data",
+    "stops": "stops by safety rules in the log",
     "recomputed": "decisions that `verify` made again",
     "revisions": "revisions in the log, for corrections",
     "snapshots": "snapshots that `verify` compared",
@@ -33,7 +34,7 @@ FOUND = {
 def crash(kills: int) -> str:
     """Kill the service on SQLite, and PostgreSQL under four services, while decisions and outcomes come in; a page."""
     declared = {**DECLARATION, "id": "checkout", "policy": {"name": "LinearParetoUCB"}, "context": CRASH_CONTEXT}
-    declared["unit"] = {"sticky": True}
+    declared = with_everything(declared)
     with tempfile.TemporaryDirectory() as folder, postgres() as server:
         found = [("the service (SQLite, one process)", kill_the_service(Path(folder), declared, kills))]
         if server:
@@ -44,8 +45,9 @@ def crash(kills: int) -> str:
         "",
         f"Made by `python benchmarks/service.py crash --kills {kills}`.",
         "",
-        "Four callers decide, report and correct without a pause, and erase a unit now and then. SIGKILL strikes while",
-        "they are being answered; they try again with the same ids until they are.",
+        "Four callers decide for units that keep their arms, report, correct, retract, void, erase a unit now and",
+        "then, and lift what safety rules have stopped, without a pause. SIGKILL strikes while they are being answered;",
+        "they try again with the same ids until they are.",
         "",
         f"| killed | {' | '.join(what for what, _ in found)} |",
         "|---|" + "---|" * len(found),

@@ -14,6 +14,19 @@ from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres
 from tests.service.load import Load, Process, wait_for_revisions
 
+RULE = "slow"
+
+
+def with_everything(declaration: dict[str, Any]) -> dict[str, Any]:
+    """With units that keep their arms, and with safety rules that fire again and again under the load."""
+    metrics = [{**metric, "range": [0, 10]} for metric in declaration["metrics"]]
+    rules = [
+        {"name": RULE, "metric": "latency", "above": 0.1, "error": 0.05, "then": "suspend"},  # it is 0.5 on average
+        {"arm": declaration["arms"][-1], "at_most": 40, "per": "1d"},
+        {"burn_in": 30},
+    ]
+    return {**declaration, "metrics": metrics, "rules": rules, "unit": {"sticky": True}}
+
 
 @dataclass(frozen=True)
 class Found:
@@ -32,6 +45,7 @@ class Found:
     fronts_differ: int  # processes whose front or retried decision is not that of the first
     erased: int  # decisions of units that were erased, with acknowledgement
     left: int  # of those that are in the log with their data
+    stops: int  # by safety rules, in the log
     seconds: int
 
 
@@ -43,7 +57,7 @@ def kill_the_service(folder: Path, declaration: dict[str, Any], kills: int) -> F
     server.wait_until_ready()
     with cb.Client(server.url) as client:
         client.create(declaration)
-    load = Load([server.url], units="unit" in declaration)
+    load = Load([server.url], **_options(declaration))
     try:
         for _ in range(kills):
             load.go_on_for(rng.randrange(1, 60))
@@ -70,7 +84,7 @@ def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: in
         server.wait_until_ready()
     with cb.Client(servers[0].url) as client:
         client.create(declaration)
-    load = Load([server.url for server in servers], units="unit" in declaration)
+    load = Load([server.url for server in servers], **_options(declaration))
     try:
         for i in range(kills):
             load.go_on_for(rng.randrange(1, 60))
@@ -92,6 +106,11 @@ def kill_the_database(postgres: Postgres, declaration: dict[str, Any], kills: in
             for server in servers:
                 server.stop()
     return _found(address, load, kills, states, differ)
+
+
+def _options(declaration: dict[str, Any]) -> dict[str, Any]:
+    """What the load does beside deciding and reporting."""
+    return {"units": "unit" in declaration, "rule": RULE if "rules" in declaration else None}
 
 
 def _ask_all(servers: list[Process]) -> tuple[list[dict[str, Any]], int]:
@@ -161,5 +180,6 @@ def _found(address: str, load: Load, kills: int, states: list[dict[str, Any]], d
         fronts_differ=differ,
         erased=len(load.erased),
         left=len(load.erased & arms.keys()),
+        stops=sum(event.kind == "stopped" for event in events),
         seconds=seconds,
     )

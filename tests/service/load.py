@@ -78,15 +78,16 @@ class Process:
 class Load:
     """Threads that decide, report and take back until stopped, and remember what was acknowledged.
 
-    With ``units``, decisions are about units, of which one is erased now and then; nothing of it may be left.
+    With ``units``, decisions are about units, of which one is erased now and then; nothing of it may be left. What a
+    safety ``rule`` has stopped is lifted now and then.
     """
 
-    def __init__(self, urls: Sequence[str], threads: int = 4, *, units: bool = False) -> None:
+    def __init__(self, urls: Sequence[str], threads: int = 4, *, units: bool = False, rule: str | None = None) -> None:
         self.acknowledged: dict[str, tuple[str, dict[str, float]]] = {}  # id to arm and values
         self.retracted: set[tuple[str, str]] = set()  # id and metric
         self.void: set[str] = set()
         self.erased: set[str] = set()  # ids
-        self._units = units
+        self._units, self._rule = units, rule
         self.failures: list[BaseException] = []
         self.started = time.monotonic()
         self._urls = urls
@@ -150,6 +151,8 @@ class Load:
             if rng.random() < 0.05:
                 again = rng.choice(clients).decide("checkout", context, id=id_, unit=unit)
                 assert again == assignment, f"{again} is not {assignment}"
+            if self._rule is not None and rng.random() < 0.01:
+                rng.choice(clients).lift("checkout", self._rule, reason="looked at")
             if unit is not None:
                 of_unit.setdefault(unit, []).append(id_)
                 if rng.random() < 0.02:

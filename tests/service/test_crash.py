@@ -2,7 +2,7 @@
 
 import os
 
-from tests.service.crash import kill_the_database, kill_the_service
+from tests.service.crash import kill_the_database, kill_the_service, with_everything
 
 KILLS = int(os.environ.get("CONEBANDIT_KILLS", "2"))
 
@@ -15,12 +15,12 @@ def test_killing_the_database_under_four_processes(postgres, declaration):
     assert_nothing_is_lost(kill_the_database(postgres, declaration, KILLS))
 
 
-def test_killing_the_service_while_units_are_erased(tmp_path, declaration):
-    assert_nothing_is_lost(kill_the_service(tmp_path, {**declaration, "unit": {"sticky": True}}, KILLS))
+def test_killing_the_service_with_units_rules_and_erasures(tmp_path, declaration):
+    assert_nothing_is_lost(kill_the_service(tmp_path, with_everything(declaration), KILLS))
 
 
-def test_killing_the_database_while_units_are_erased(postgres, declaration):
-    assert_nothing_is_lost(kill_the_database(postgres, {**declaration, "unit": {}}, KILLS))
+def test_killing_the_database_with_units_rules_and_erasures(postgres, declaration):
+    assert_nothing_is_lost(kill_the_database(postgres, with_everything(declaration), KILLS))
 
 
 def assert_nothing_is_lost(found):
