@@ -15,6 +15,9 @@ from conebandit.validate.arrays import FloatArray
 MAX_COORDINATES = 100
 
 
+_NUMBERS = {int, float}
+
+
 @dataclass(frozen=True)
 class Numeric:
     """A number between two bounds, scaled to [0, 1]; rules say what to do with values outside and with missing ones.
@@ -45,6 +48,12 @@ class Numeric:
 
     def encode(self, value: Any, out: FloatArray) -> None:
         """Write the coordinate."""
+        plain = type(value) in _NUMBERS and self.low <= value <= self.high  # as nearly always, so it is quick
+        number = float(value) if plain else self._checked(value)
+        out[0] = min((number - self.low) / (self.high - self.low), 1.0)
+
+    def _checked(self, value: Any) -> float:
+        """The number within the bounds that a value stands for."""
         value = _value_or_default(self, value)
         number = entries.number(value, f"context: {self.name!r}")
         if not self.low <= number <= self.high:
@@ -54,7 +63,7 @@ class Numeric:
                     "for that is to refuse. With out_of_range = 'clip' the nearest bound counts."
                 )
             number = min(max(number, self.low), self.high)
-        out[0] = min((number - self.low) / (self.high - self.low), 1.0)
+        return number
 
     def decode(self, coordinates: FloatArray) -> FloatArray:
         """The numbers (n,) that coordinates (n, 1) stand for."""

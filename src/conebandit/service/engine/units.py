@@ -5,13 +5,14 @@ What callers call a decision, or a unit, may be personal, so the log has random 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from conebandit.service.engine.transaction import Transaction
-from conebandit.service.log.choosing import choose, keep
+from conebandit.service.log.choosing import choose, choose_many, keep
 from conebandit.service.log.events import Decided, read_as
 from conebandit.service.log.reports import Reports
+from conebandit.service.log.selection import Selection
 from conebandit.service.log.state import State
 from conebandit.service.log.visits import Draw, Names, Visit, changes_of_mode, kept
 from conebandit.service.stores.personal import DECISION, UNIT, Alias
@@ -72,10 +73,17 @@ class Door:
         if self._has_units:
             return self._decide_for_units(asked, at, append)
         made: dict[str, Decided] = {}
-        for id_, one in asked.items():
-            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), choose(self._state, one.x, id_, at))
+        for (id_, one), selection in zip(asked.items(), self._selections(asked, at), strict=True):
+            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), selection)
             append(self._state, made[id_])
         return made
+
+    def _selections(self, asked: Mapping[str, Asked], at: int) -> Iterable[Selection]:
+        """What each decision gets: all at once, unless safety rules count them; then each after the one before it."""
+        state = self._state
+        if len(asked) == 1 or state.rules.rules:
+            return (choose(state, one.x, id_, at) for id_, one in asked.items())
+        return choose_many(state, [one.x for one in asked.values()], list(asked), at)
 
     def _decide_for_units(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
         made: dict[str, Decided] = {}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Stage
@@ -36,25 +39,48 @@ def refusal(state: State, decisions: int, at: int) -> str | None:
 
 def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:
     """Arm, propensity and what led to them, at a time."""
-    mode, baseline = state.mode, state.experiment.baseline
-    if mode == "off" or (state.rules.rules and state.rules.only_baseline(at)):
+    return _without_policy(state, at) or _select(state, state.policy.decide(x, key), key, at)
+
+
+def choose_many(state: State, xs: Sequence[FloatArray], keys: Sequence[str], at: int) -> list[Selection]:
+    """What :func:`choose` says for each of many contexts; only where a decision does not change the next one.
+
+    So not where there are safety rules, which count decisions. The policy is asked once, which is much quicker.
+    """
+    served = _without_policy(state, at)
+    if served is not None:
+        return [served] * len(keys)
+    arms, propensities, masks, probabilities = state.policy.decide_many(np.array(xs), keys)
+    rows = zip(arms.tolist(), propensities.tolist(), masks, probabilities, keys, strict=True)
+    return [_select(state, Decision(*row), key, at) for *row, key in rows]
+
+
+def _without_policy(state: State, at: int) -> Selection | None:
+    """The baseline, if it alone is to be served; None if the policy is to be asked."""
+    if state.mode == "off" or (state.rules.rules and state.rules.only_baseline(at)):
+        baseline = state.experiment.baseline
         return Selection("off", baseline, 1.0, (baseline,), choice=None, version=None)
-    decision = state.policy.decide(x, key)
-    active = [state.known[k] for k in decision.active]
-    arm, propensity = state.known[decision.arm], decision.propensity
+    return None
+
+
+def _select(state: State, decision: Decision, key: str, at: int) -> Selection:
+    """What is served where the policy has decided so."""
+    mode, known = state.mode, state.known
+    active = [name for name, plays in zip(known, decision.mask.tolist(), strict=True) if plays]
+    arm, propensity = known[decision.arm], decision.propensity
     probabilities: dict[str, float] | None = None  # as a policy of another package may leave them
     if decision.probabilities is not None:
-        chances = zip(state.known, decision.probabilities.tolist(), strict=True)
+        chances = zip(known, decision.probabilities.tolist(), strict=True)
         probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
     if not all(state.arms[name] for name in (arm, *active)):
         arm, probabilities = _choose_unretired(state, decision, key)
-        active, propensity = [name for name in state.known if name in probabilities], probabilities[arm]
+        active, propensity = [name for name in known if name in probabilities], probabilities[arm]
     ruled = _ruled(state, probabilities or dict.fromkeys(sorted(active), 1.0), at)
     if ruled is not None:
         arm, probabilities = _draw(ruled, _number(state.experiment.seed, key)), ruled
-        active, propensity = [name for name in state.known if name in probabilities], probabilities[arm]
+        active, propensity = [name for name in known if name in probabilities], probabilities[arm]
     choice = Choice(arm, propensity, probabilities)
-    served = choice if mode == "live" else Choice(baseline, 1.0)
+    served = choice if mode == "live" else Choice(state.experiment.baseline, 1.0)
     version = Version(state.experiment.policy, __version__, state.version)
     return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)
 
