@@ -34,7 +34,7 @@ def running(*arguments: str) -> Iterator[tuple[int, int]]:
         port = int(free.getsockname()[1])
     process = subprocess.Popen([sys.executable, *arguments, "--port", str(port)], stdout=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        for _ in range(6000):
             try:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5).close()
                 break

@@ -1,14 +1,40 @@
 """Both stores, and declarations to play with."""
 
+import copy
 import itertools
 
 import pytest
 
+from conebandit.experiment.declaration import Experiment
+from conebandit.service.engine.rehearsal import prepare_start, rehearse_policy
 from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres, binaries
 from tests.service.driver import PHONE, Driver
 
 _numbers = itertools.count()
+
+# Two metrics, one of them a cost with a window and a default; a number and a category; a quick policy.
+DECLARATION = {
+    "id": "checkout",
+    "arms": ["old", "new", "bold"],
+    "metrics": [
+        {"name": "revenue"},
+        {"name": "latency", "direction": "min", "worst": 10.0, "window": "1h", "default": 10.0},
+    ],
+    "context": [
+        {"name": "age", "low": 18, "high": 98, "out_of_range": "clip", "missing": 40},
+        {"name": "device", "levels": ["phone", "desk"]},
+    ],
+    "policy": {"name": "LinearParetoUCB"},
+    "seed": 7,
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled():
+    """What services compile before they listen is on disk: those that tests start have a limited time for it."""
+    prepare_start([])
+    rehearse_policy(Experiment.from_dict(DECLARATION))
 
 
 @pytest.fixture(scope="session")
@@ -37,21 +63,8 @@ def store(address):
 
 @pytest.fixture
 def declaration():
-    """Two metrics, one of them a cost with a window and a default; a number and a category; a quick policy."""
-    return {
-        "id": "checkout",
-        "arms": ["old", "new", "bold"],
-        "metrics": [
-            {"name": "revenue"},
-            {"name": "latency", "direction": "min", "worst": 10.0, "window": "1h", "default": 10.0},
-        ],
-        "context": [
-            {"name": "age", "low": 18, "high": 98, "out_of_range": "clip", "missing": 40},
-            {"name": "device", "levels": ["phone", "desk"]},
-        ],
-        "policy": {"name": "LinearParetoUCB"},
-        "seed": 7,
-    }
+    """One that a test may change."""
+    return copy.deepcopy(DECLARATION)
 
 
 @pytest.fixture

@@ -57,7 +57,8 @@ class Process:
         self.process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def wait_until_ready(self) -> None:
-        for _ in range(600):
+        end = time.monotonic() + 240
+        while time.monotonic() < end:
             try:
                 urllib.request.urlopen(self.url + "/healthz", timeout=5).close()
                 return

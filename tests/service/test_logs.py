@@ -109,7 +109,7 @@ def test_a_service_logs_only_such_lines(log_format, tmp_path):
     port = free_port()
     command = [sys.executable, "-m", "conebandit", "serve", "--store", str(tmp_path / "log.db"), "--port", str(port)]
     service = subprocess.Popen([*command, "--log-format", log_format], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    for _ in range(600):
+    for _ in range(2400):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz").close()
             break
