@@ -22,6 +22,7 @@ from conebandit.cli import app
 from conebandit.experiment.errors import InvalidError
 from conebandit.service import erasure
 from conebandit.service import export as exporting
+from conebandit.service.archive import archive
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.export import export
@@ -97,6 +98,21 @@ def test_what_is_erased_is_gone_and_the_rest_is_as_if_it_had_never_been(store, d
     report = verified(store)
     assert (report.agrees, report.erased, report.recomputed) == (True, 21, 21), "what comes later is made again"
     assert_same(run.policy(), plain_fold(run.events))
+
+
+def test_nobody_is_archived_who_is_still_to_be_erased(store, declaration, tmp_path):
+    run = begin(store, declaration)
+    fill(run)
+    run.ledger.max_replayed = 0  # a revision is somebody else's business: nobody's so far
+    run.erase(ANN, "consent withdrawn")
+    run.set_stage("ended", "all are seen")
+    with pytest.raises(ConflictError, match="still being erased"):
+        archive(store, "checkout", tmp_path / "checkout.jsonl")
+    assert list(tmp_path.glob("*jsonl*")) == []
+    Driver(store).describe()  # now it counts
+    archive(store, "checkout", tmp_path / "checkout.jsonl")
+    text = (tmp_path / "checkout.jsonl").read_text()
+    assert [secret for secret in SECRETS if secret in text] == []
 
 
 def test_what_was_said_about_its_decisions_is_erased_with_it(store, declaration):

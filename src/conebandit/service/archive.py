@@ -11,8 +11,9 @@ from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
 from conebandit.service.log.events import By
 from conebandit.service.log.operations import log_operation
-from conebandit.service.log.replay import read_to_head
+from conebandit.service.log.replay import erased_units, read_to_head
 from conebandit.service.log.restore import restore
+from conebandit.service.log.state import State
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.records import Head, from_lines, new_id
@@ -45,6 +46,7 @@ def archive(store: Store, experiment_id: str, to: Path, by: By | None = None) ->
     if state is None or state.stage != "ended":
         stage = "gone" if state is None else state.stage
         raise ConflictError(f"experiment {experiment_id!r} is {stage}; only one that has ended can be archived.")
+    _refuse_if_erasing(store, state)
     if to.exists():
         raise ConflictError(f"{to} is there already; an archive never overwrites.")
     part = to.with_name(to.name + ".part")
@@ -57,6 +59,16 @@ def archive(store: Store, experiment_id: str, to: Path, by: By | None = None) ->
     part.replace(to)
     _remove(store, experiment_id, state.head, by)
     return state.head
+
+
+def _refuse_if_erasing(store: Store, state: State) -> None:
+    """What somebody asked to be forgotten must not go into a file, out of reach of the revision that removes it."""
+    with store.read() as session:
+        if erased_units(session, state.experiment.id, state.head.seq, after=state.view):
+            raise ConflictError(
+                f"units of experiment {state.experiment.id!r} are still being erased. Let a service run on this store "
+                "until the experiment is not 'revising' any more, and archive it then."
+            )
 
 
 def _verified_head(file: Path, experiment_id: str, seals: Seals) -> Head:
