@@ -21,6 +21,7 @@ from conebandit.service.log import windows
 from conebandit.service.log.events import By, ClockRepaired, read
 from conebandit.service.log.replay import start
 from conebandit.service.log.restore import restore
+from conebandit.service.log.times import as_text
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import from_lines, seal
@@ -65,6 +66,23 @@ def jump(run):
     assert run.tell("before", latency=3.0)["late"] == ["latency"], "it is not, but the clock says so"
     run.ask("meanwhile")
     wait(run, -400 * DAY + 5 * MINUTE)
+
+
+def test_what_was_observed_before_the_repair_may_be_reported_after_it(run):
+    """The decision counts as made when the clock was repaired, and was made before: nobody knows when."""
+    run.ask("before")
+    wait(run, 400 * DAY)
+    run.ask("meanwhile")
+    wait(run, -400 * DAY + 30 * MINUTE)
+    observed, long_before = (as_text(run.now - minutes * MINUTE) for minutes in (15, 45))
+    repair(run)
+    wait(run, 5 * MINUTE)
+    receipt = run.report([{"id": "meanwhile", "values": {"latency": 3.0}, "observed_at": observed}])[0]
+    assert (receipt["recorded"], receipt["late"]) == (["latency"], [])
+    with pytest.raises(InvalidError, match="observed_at must lie between"):
+        run.report([{"id": "meanwhile", "values": {"revenue": 3.0}, "observed_at": long_before}])
+    assert_same(run.policy(), plain_fold(run.events))
+    verified(run)
 
 
 def test_a_repair_undoes_what_the_jump_has_done(run):

@@ -82,7 +82,9 @@ class Traffic(Part):
         """Clocks may differ a little; nothing is observed before its decision, or in the future."""
         if at is None:
             return
-        made, now = reports.decided.at, self.transaction.time(state)
+        # Where the clock was wrong nobody knows when the decision was made, so the earliest time is the one to go by.
+        made = state.repairs.earliest(reports.position, reports.decided.at)
+        now = self.transaction.time(state)
         if not made - MAX_CLOCK_ERROR <= at <= now + MAX_CLOCK_ERROR:
             raise InvalidError(
                 f"observed_at must lie between the decision {reports.decided.called!r}, {as_text(made)}, and now, "
