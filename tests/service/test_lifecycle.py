@@ -14,6 +14,7 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.export import export
+from conebandit.service.log.held import on_hold
 from conebandit.service.log.replay import fold_page, start
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
@@ -124,6 +125,17 @@ def test_a_draft_may_become_anything_and_decides_nothing(store, declaration):
         run.change({"arms": ["left", "right", "both"]}, WHY)
     run.ledger = Ledger()
     assert verified(run).decisions == 1
+
+
+def test_values_on_hold_are_those_of_what_was_declared_last(store, declaration):
+    run = Driver(store)
+    run.create({**declaration, "stage": "draft"})
+    pain = {"name": "pain", "range": [0, 10], "outside": "hold"}
+    run.change({"metrics": [*declaration["metrics"], pain]}, "one more")
+    run.set_stage("running", "all is set")
+    run.ask("d1")
+    run.tell("d1", pain=70.0)
+    assert [(held.id, held.value) for held in on_hold(store, "checkout", 0, 100).held] == [("d1", 70.0)]
 
 
 def test_the_monitor_of_a_draft_watches_what_was_declared_last(store, declaration):

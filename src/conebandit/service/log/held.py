@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conebandit.service.log.events import Held, read_as
 from conebandit.service.log.repairs import Repairs
-from conebandit.service.log.replay import declared, erased_units
+from conebandit.service.log.replay import declared_at, erased_units
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.times import as_text
 from conebandit.service.replies import HeldValue, HeldValues
@@ -47,7 +47,8 @@ def on_hold(store: Store, experiment_id: str, after: int, most: int) -> HeldValu
     """
     with store.read() as session:
         head = session.existing_head(experiment_id)
-        experiment = declared(next(session.checked(experiment_id, BEGINNING, head, limit=1))[0])
+        next(session.checked(experiment_id, BEGINNING, head, limit=1), None)
+        experiment = declared_at(session, experiment_id, head.seq)  # a draft may have had other metrics
         page = session.amendments(experiment_id, (Held.kind,), after, head.seq, most)
         erased = erased_units(session, experiment_id, head.seq)
         histories = session.histories(experiment_id, list({record.decision or "" for record in page}), head.seq)
