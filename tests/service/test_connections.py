@@ -158,3 +158,19 @@ def test_there_are_files_left_for_the_store(monkeypatch):
     monkeypatch.setattr(connections, "resource", None)
     connections.allow_files()
     assert connections.max_connections() == connections.MAX_CONNECTIONS
+
+
+@pytest.mark.parametrize("served", [{}], indirect=True)
+@pytest.mark.parametrize("route", ["decisions", "outcomes", "mode"])
+def test_whoever_goes_away_in_the_middle_is_no_fault_of_ours(served, sockets, route, caplog):
+    asked = BODY.replace(b"/experiments", f"/experiments/checkout/{route}".encode())
+    [gone] = sockets(1, asked)
+    gone.close()
+    counted = 'conebandit_requests_total{method="POST",route="/experiments/{experiment}/' + route + '",status="400"} 1'
+    for _ in range(100):
+        metrics = httpx.get(f"{served}/metrics").text
+        if f"/{route}" in metrics:
+            break
+        time.sleep(0.05)
+    assert counted in metrics
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
 
 from conebandit.experiment.declaration import ID
 from conebandit.service.http.access import Handler
@@ -31,7 +32,7 @@ def quick(body: Any) -> Callable[[APIRoute, Handler], Handler]:
                 return await long_way(request)
             try:
                 asked = form.validate_python(json.loads(await request.body()))
-            except (ValidationError, ValueError, RecursionError):
+            except (ValidationError, ValueError, RecursionError, ClientDisconnect):
                 return await long_way(request)
             answer: Response = await route.endpoint(experiment, asked)
             return answer
