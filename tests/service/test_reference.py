@@ -1,6 +1,9 @@
 """The page at /docs shows every request, loads nothing, and can be read without its script."""
 
+import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import httpx
@@ -81,6 +84,30 @@ def test_forms_are_hidden_without_a_script(page):
     forms = [attributes for tag, attributes in Tags(page).found if tag == "form"]
     assert len(forms) > 10
     assert all("hidden" in form for form in forms)
+
+
+# As much of a browser as the script needs: one form with a field of each kind, which is sent.
+BROWSER = """
+const field = (name, where, value) => ({ name, value, dataset: { in: where } });
+const inputs = [field("experiment", "path", "a b"), field("limit", "query", "5"), field("X-Actor", "header", "dr.lee")];
+const shown = {}, form = { dataset: { path: "/experiments/{experiment}/audit", method: "GET" },
+  querySelectorAll: () => inputs, querySelector: (tag) => tag === "pre" ? shown : null,
+  addEventListener: (_, send) => { form.send = send; } };
+globalThis.document = { getElementById: () => ({ value: "cb_key" }), querySelectorAll: () => [form] };
+globalThis.fetch = async (path, asked) => {
+  console.log(JSON.stringify([path, asked]));
+  return { status: 200, statusText: "OK", text: async () => "{}" };
+};
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_a_form_sends_each_parameter_where_it_belongs():
+    script = f"{BROWSER}{reference.SCRIPT}form.send({{ preventDefault() {{}} }});"
+    sent = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True).stdout
+    path, asked = json.loads(sent)
+    assert path == "/experiments/a%20b/audit?limit=5"
+    assert asked["headers"] == {"X-Actor": "dr.lee", "X-API-Key": "cb_key"}
 
 
 def test_the_pages_of_a_content_delivery_network_are_gone(client):

@@ -42,12 +42,13 @@ for (const form of document.querySelectorAll("form[data-path]")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const shown = form.querySelector("pre"), query = new URLSearchParams();
+    const asked = { method: form.dataset.method, headers: {} }, body = form.querySelector("textarea");
     let path = form.dataset.path;
     for (const field of form.querySelectorAll("input")) {
       if (field.dataset.in === "path") path = path.replace("{" + field.name + "}", encodeURIComponent(field.value));
+      else if (field.value !== "" && field.dataset.in === "header") asked.headers[field.name] = field.value;
       else if (field.value !== "") query.set(field.name, field.value);
     }
-    const asked = { method: form.dataset.method, headers: {} }, body = form.querySelector("textarea");
     if (key.value) asked.headers["X-API-Key"] = key.value;
     if (body) { asked.headers["Content-Type"] = "application/json"; asked.body = body.value; }
     shown.hidden = false;
