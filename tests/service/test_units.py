@@ -225,6 +225,32 @@ def test_names_that_lead_elsewhere_are_found(store, declaration):
     assert verified(store).problems == ("decision at event 3: its name does not lead to it.",)
 
 
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("SET name = 'p7' WHERE name = 'p1'", "decision at event 3: the name of its unit does not lead to it."),
+        ("SET unit = 'u_other' WHERE name = 'd1'", "decision at event 3: its name does not lead to it."),
+        ("SET seq = 4 WHERE name = 'd1'", "decision at event 3: its name does not lead to it."),
+        ("SET kind = 'erasing' WHERE name = 'd1'", "decision at event 3: its name does not lead to it."),
+    ],
+)
+def test_rows_of_names_that_would_have_an_erasure_miss_something_are_found(store, declaration, change, problem):
+    run = begin(store, declaration)
+    for i in range(3):
+        visit(run, f"d{i}", f"p{i}")
+    with store.write() as session:
+        session._run(f"UPDATE aliases {change}")
+    assert verified(store).problems == (problem,)
+
+
+def test_a_unit_without_its_row_is_found(store, declaration):
+    run = begin(store, declaration)
+    visit(run, "d1", "ann")
+    with store.write() as session:
+        session._run("DELETE FROM aliases WHERE name = 'ann'")
+    assert verified(store).problems == ("decision at event 2: the name of its unit does not lead to it.",)
+
+
 def test_a_unit_that_should_have_kept_its_arm_is_found(tmp_path, declaration):
     store = open_store(str(tmp_path / "log.db"))
     run = begin(store, declaration, sticky=True)

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from conebandit.service.log.events import Decided, read_as
 from conebandit.service.log.state import State
 from conebandit.service.log.visits import Draw, changes_of_mode, kept
+from conebandit.service.stores.personal import DECISION, ERASING, UNIT, Alias
 from conebandit.service.stores.session import PAGE, Session
 
 
@@ -27,7 +28,7 @@ class UnitsOfLog:
         self._visits: dict[str, int] = {}  # of each unit, so far
         self._last_draws: dict[str, Draw] = {}  # of each unit, so far
         self._draws: dict[int, Draw] = {}  # the last one of its unit before a decision, by position
-        self._names: dict[str, tuple[int, str]] = {}  # of decisions that were not looked up yet: position and name
+        self._names: dict[str, Alias] = {}  # rows that there should be, by alias; those that were not looked up yet
         self._problems: list[str] = []
 
     def see(self, state: State, seq: int, decided: Decided) -> None:
@@ -43,7 +44,9 @@ class UnitsOfLog:
         if visit.repeats is None and units.sticky:
             self._last_draws[visit.unit] = Draw(seq, self._as_logged(state, seq, decided))
         if decided.names is not None:
-            self._names[decided.id] = seq, decided.names.id
+            self._names[decided.id] = Alias(DECISION, decided.names.id, decided.id, visit.unit, seq)
+            if visit.number == 1:
+                self._names[visit.unit] = Alias(UNIT, decided.names.unit, visit.unit, visit.unit, seq)
         if len(self._names) >= PAGE:
             self._look_up()
 
@@ -61,12 +64,16 @@ class UnitsOfLog:
         return None if draw is None else draw.decided
 
     def _look_up(self) -> None:
-        """Whether callers find decisions by the names that these were made with."""
-        found = self._session.names(self._id, list(self._names))
-        erasing = self._session.being_erased(self._id, list(self._names.keys() - found.keys()))
-        for alias, (seq, name) in self._names.items():
-            if found.get(alias) != name and alias not in erasing:
-                self._problems.append(f"decision at event {seq}: its name does not lead to it.")
+        """Whether callers find decisions and units by the names that these were made with, and erasures what is theirs.
+
+        Names that are being erased are forgotten already.
+        """
+        found = self._session.rows_of_aliases(self._id, list(self._names))
+        for alias, row in self._names.items():
+            erasing = row._replace(kind=ERASING, name=alias)
+            if found.get(alias) not in (row, erasing):
+                whose = "its name does" if row.kind == DECISION else "the name of its unit does"
+                self._problems.append(f"decision at event {row.seq}: {whose} not lead to it.")
         self._names = {}
 
     def problems(self) -> list[str]:

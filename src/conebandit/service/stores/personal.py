@@ -83,9 +83,15 @@ class PersonalTables:
         """What callers call some units and decisions, by alias; left out: those that were erased."""
         return self._translated("alias, name", "kind <> ? AND alias", experiment, (ERASING,), aliases)
 
-    def being_erased(self, experiment: str, aliases: Sequence[str]) -> set[str]:
-        """Those of some units and decisions whose names are forgotten already, but whose data are not."""
-        return set(self._translated("alias, name", "kind = ? AND alias", experiment, (ERASING,), aliases))
+    def rows_of_aliases(self, experiment: str, aliases: Sequence[str]) -> dict[str, Alias]:
+        """The rows of some units and decisions, by alias; left out: those that were erased."""
+        found: dict[str, Alias] = {}
+        for start in range(0, len(aliases), AT_ONCE):
+            some = aliases[start : start + AT_ONCE]
+            sql = f"""SELECT kind, name, alias, unit, seq FROM aliases
+                WHERE experiment = ? AND alias IN ({", ".join("?" * len(some))})"""
+            found.update((row[2], Alias(*row)) for row in self._run(sql, (experiment, *some)))
+        return found
 
     def _translated(
         self, columns: str, where: str, experiment: str, values: Sequence[str], wanted: Sequence[str]
