@@ -151,6 +151,12 @@ def portal(connection, stop):
     saying("welcome to our wireless network")(connection, stop)
 
 
+def nesting(connection, stop):
+    """JSON that is nested deeper than anybody can read."""
+    while read_request(connection) is not None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n" + b"[" * 100_000)
+
+
 HOSTILE = [
     dripping,
     dripping_body,
@@ -164,4 +170,5 @@ HOSTILE = [
     busy,
     hurried,
     portal,
+    nesting,
 ]

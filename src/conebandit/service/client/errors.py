@@ -66,5 +66,5 @@ def refusal(status: int, content: bytes) -> ClientError:
         return ClientError(0, f"the service cannot be reached: {content.decode('utf-8', 'replace')}")
     try:
         return ClientError(status, str(json.loads(content)["error"]), worded=True)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return ClientError(status, f"the service answered {status}")
