@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.errors import ServiceError, UnavailableError
-from conebandit.service.log.replay import read_to_head
+from conebandit.service.log.bodies import MAX_POSITION
+from conebandit.service.log.replay import DECLARATIONS, read_to_head
 from conebandit.service.log.state import State
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import Head, Record
@@ -42,7 +43,8 @@ class LogReaders:
     done
         Called, by one of the threads, with what came of it.
     prepare
-        Called, by one of the threads, with the first record of a log before it is folded; may see to its kernels.
+        Called, by one of the threads, with what a log declares, first and later, before it is folded; may see to its
+        kernels.
     """
 
     def __init__(
@@ -82,8 +84,9 @@ class LogReaders:
         try:
             with self._look() as session:
                 head = session.head(experiment)
-                first = session.events(experiment, 0, 1) if state is None and head is not None else []
-            for record in first:
+                unknown = head is not None and (state is None or state.stale)
+                declared = session.of_kinds(experiment, DECLARATIONS, MAX_POSITION) if unknown else []
+            for record in declared:
                 self._prepare(record)
             return LogRead(experiment, read_to_head(self._look, experiment, state), head)
         except RefusalError as error:

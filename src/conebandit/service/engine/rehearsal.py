@@ -182,10 +182,10 @@ class Kernels:
         """Whatever deciding, learning and looking at fronts needs."""
         self._prepare([Rehearsal("fronts", experiment), Rehearsal("policy", experiment)])
 
-    def for_log(self, first: Record) -> None:
-        """What the experiment needs whose log begins so; if something is wrong with it, whoever reads it will hear."""
+    def for_log(self, record: Record) -> None:
+        """What the experiment needs that a record declares; if that is wrong, whoever reads the log will hear."""
         with suppress(RefusalError, LookupError, TypeError, ValueError):
-            self.for_decisions(declared(first))
+            self.for_decisions(declared(record))
 
     def for_shift(self, experiment: Experiment) -> None:
         """What the monitor of contexts needs."""
@@ -232,12 +232,12 @@ def prepare_start(logs: Iterable[Record]) -> int:
     Parameters
     ----------
     logs
-        The first record of each.
+        The records of each that declare it, first and later.
     """
     kernels, known = Kernels(), len(compiling.kernels)
     kernels.for_decisions(with_policy(Experiment.from_dict(SMALL)))
-    for first in logs:
-        kernels.for_log(first)
+    for record in logs:
+        kernels.for_log(record)
     return len(compiling.kernels) - known
 
 

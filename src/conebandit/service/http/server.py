@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import cast
 
@@ -27,7 +27,10 @@ from conebandit.service.http import access_log
 from conebandit.service.http.app import create_app
 from conebandit.service.http.connections import Connection, Connections, FewLines, allow_files, max_connections
 from conebandit.service.http.rates import Rate
+from conebandit.service.log.bodies import MAX_POSITION
+from conebandit.service.log.replay import DECLARATIONS
 from conebandit.service.stores.base import Store, open_store
+from conebandit.service.stores.records import Record
 from conebandit.service.stores.seals import Seals, key_of
 
 BACKLOG = 2048  # callers that may wait to be let in
@@ -209,20 +212,24 @@ def _prepare(
 
 def _warm_up(writer: Writer, say: Callable[[str], None]) -> None:
     """Have machine code and states in memory."""
+    declared: list[Record] = []
     with writer.store.read() as session:
-        logs = session.first_events()
+        experiments = session.experiments()
+        for id_ in experiments:
+            with suppress(RefusalError):  # of a damaged log, who asks will hear
+                declared += session.of_kinds(id_, DECLARATIONS, MAX_POSITION)
     if kept_in() is None:
         log.warning("there is no folder to keep machine code in, so it is compiled at each start: set NUMBA_CACHE_DIR")
     begun, notice = time.monotonic(), threading.Timer(QUIET, say, [COMPILING])
     notice.start()  # what was compiled before is found in less time
     try:
-        compiled = prepare_start(logs)
+        compiled = prepare_start(declared)
     finally:
         notice.cancel()
     if compiled:
         say(f"Compiled {compiled} kernels in {time.monotonic() - begun:.0f} s.")
-    if logs:
-        say(f"Reading the logs of {len(logs)} experiment{'s' if len(logs) > 1 else ''} ...")
+    if experiments:
+        say(f"Reading the logs of {len(experiments)} experiment{'s' if len(experiments) > 1 else ''} ...")
         writer.warm_up()
         with writer.store.read() as session:  # a store that went away meanwhile says so here
             session.experiments()

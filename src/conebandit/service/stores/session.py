@@ -167,12 +167,6 @@ class Session(KeyTables, PersonalTables, Imports):
         events = self._look_up(where, experiment, values) if decisions else []
         return {event.decision: event for event in events if event.decision is not None}
 
-    def first_events(self) -> list[Record]:
-        """The first event of every log, which declares the experiment."""
-        sql = f"""SELECT {", ".join(f"e.{column}" for column in _COLUMNS.split(", "))} FROM experiments x
-            JOIN events e ON e.experiment = x.id AND e.seq = 1 WHERE x.head > 0 ORDER BY x.id"""
-        return [Record(*row) for row in self._run(sql)]
-
     def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
         """The next events of a kind, in order."""
         where = "e.seq > ? AND e.seq <= ? AND e.kind = ? ORDER BY e.seq LIMIT ?"
