@@ -1,4 +1,4 @@
-"""The ``conebandit`` command. Thin: each room brings its own commands, in its file ``commands.py``."""
+"""The ``conebandit`` command. Thin: each room brings its own commands, in its file or folder ``commands``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import ClientError
-from conebandit.service.commands import PARTLY_VERIFIED
+from conebandit.service.commands.verifying import PARTLY_VERIFIED
 from conebandit.service.http import keys
 from conebandit.service.stores.base import open_store
 from tests.service.databases import free_port

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conebandit.service.commands import (
+from conebandit.service.commands.experiments import experiment
+from conebandit.service.commands.options import (
     COMMAND_LINE,
     STORE,
     Actor,
     ExperimentId,
     SealKeys,
     StoreAddress,
-    _by,
-    _plain_refusals,
-    _store,
-    experiment,
+    by_actor,
+    open_there,
+    plain_refusals,
 )
 
 if TYPE_CHECKING:
@@ -40,12 +40,12 @@ def _in_turn(
     from conebandit.service.log.replay import read_to_head  # noqa: PLC0415
 
     ledger = Ledger(MAX_REPLAYED)
-    with _store(where, seal_keys) as store:
+    with open_there(where, seal_keys) as store:
         state = read_to_head(store.read, id_)
         if state is not None:
             ledger.put(state)
         with ledger.transaction(store, plausible_now(store)) as transaction:
-            return work(Turn(transaction, _by(actor))).to_dict()
+            return work(Turn(transaction, by_actor(actor))).to_dict()
 
 
 @experiment.command("stage")
@@ -74,7 +74,7 @@ def change_experiment(
     """Declare policy, cone, resolution or rules otherwise; the policy learns the whole log anew."""
     from conebandit.experiment.declaration import read_table  # noqa: PLC0415
 
-    with _plain_refusals():
+    with plain_refusals():
         given = read_table(changes)
     described = _in_turn(store, seal_keys, id_, lambda turn: turn.change(id_, given, reason), actor)
     typer.echo(f"{id_}: changed{', and being folded anew' if described['revising'] else ''}")
@@ -112,6 +112,6 @@ def archive_experiment(
     """Write an experiment that has ended to a file, check that it can be imported, and remove it from the store."""
     from conebandit.service.archive import archive  # noqa: PLC0415
 
-    with _store(store, seal_keys) as opened:
-        head = archive(opened, id_, to, _by(actor))
+    with open_there(store, seal_keys) as opened:
+        head = archive(opened, id_, to, by_actor(actor))
     typer.echo(f"{to}: {head.seq} events, {head.check}")
