@@ -16,7 +16,6 @@ from conebandit.service.engine import rehearsal
 from conebandit.service.engine.rehearsal import Kernels, Rehearsal, prepare_start
 from conebandit.service.engine.writer import Writer
 from conebandit.service.http import server
-from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import seal
 from conebandit.service.stores.seals import START
@@ -214,8 +213,8 @@ def test_without_a_folder_kernels_are_compiled_in_the_thread_that_asks(nothing_p
 
 
 def test_without_a_folder_a_start_says_so(monkeypatch, tmp_path, caplog):
-    monkeypatch.setattr("conebandit.service.http.server.kept_in", lambda: None)
-    with caplog.at_level(logging.WARNING), serving(str(tmp_path / "log.db")):
+    monkeypatch.setattr(server, "kept_in", lambda: None)
+    with caplog.at_level(logging.WARNING), server.serving(str(tmp_path / "log.db")):
         pass
     assert "NUMBA_CACHE_DIR" in caplog.text
 

@@ -102,7 +102,7 @@ def test_what_goes_over_the_wire_is_what_the_engine_says(run, begun):
     }
     with serving(begun) as url, cb.Client(url) as caller:
         for path, (kind, said, ask) in asked.items():
-            sent = httpx.get(f"{url}/experiments/checkout{path}", params=query).json()
+            sent = httpx.get(f"{url}/experiments/checkout{path}", params=query, timeout=120).json()
             assert kind.from_dict(sent).to_dict() == sent == ask(caller), path
             assert said in (None, sent), path
         schema = httpx.get(f"{url}/openapi.json").json()
