@@ -254,8 +254,8 @@ def main() -> None:
                     patients_until_repeated_test=middle(repeated),
                     through_the_service=compared,
                 )
+                report.write(asked.to)  # after each row: the whole takes long
     report.show()
-    report.write(asked.to)
 
 
 if __name__ == "__main__":
