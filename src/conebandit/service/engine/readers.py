@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import NamedTuple
 
 from conebandit.experiment.errors import RefusalError
@@ -84,16 +84,21 @@ class LogReaders:
         try:
             with self._look() as session:
                 head = session.head(experiment)
-                unknown = head is not None and (state is None or state.stale)
-                declared = session.of_kinds(experiment, DECLARATIONS, MAX_POSITION) if unknown else []
-            for record in declared:
-                self._prepare(record)
+            if head is not None and (state is None or state.stale):
+                self._prepare_for(experiment)
             return LogRead(experiment, read_to_head(self._look, experiment, state), head)
         except RefusalError as error:
             return LogRead(experiment, error, head)
         except Exception:
             log.exception("the log of %s could not be read", experiment)
             return LogRead(experiment, ServiceError(FAULT), head)
+
+    def _prepare_for(self, experiment: str) -> None:
+        with suppress(RefusalError):  # whoever reads the log will hear of it
+            with self._look() as session:
+                declared = session.of_kinds(experiment, DECLARATIONS, MAX_POSITION)
+            for record in declared:
+                self._prepare(record)
 
     def _look(self) -> AbstractContextManager[Session]:
         if self._given_up:
