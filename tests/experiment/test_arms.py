@@ -98,9 +98,9 @@ def test_from_a_frame(tmp_path):
         cb.Experiment.from_frame(table(), arms=["low"], **given)
 
 
-def test_the_service_uses_them_and_cannot_add_arms_without():
+def test_the_service_uses_them_and_cannot_add_arms_without(tmp_path):
     experiment = cb.Experiment.from_dict(TRIAL)
-    with closing(open_store(":memory:", create=True)) as store:
+    with closing(open_store(str(tmp_path / "log.db"), create=True)) as store:
         with Ledger().transaction(store, 1) as transaction:
             Turn(transaction).create(experiment)
             assert features_of(transaction.state("trial").policy) == [[10], [20], [40]]
