@@ -5,6 +5,7 @@ import numpy as np
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
+from conebandit.service.log.replay import fold_page, start
 from conebandit.service.replies import Reply
 
 HOUR = 3_600_000  # milliseconds
@@ -61,6 +62,22 @@ class Driver:
         """About one of the latest decisions."""
         names = rng.sample(["revenue", "latency"], rng.randint(1, 2))
         self.tell(rng.choice(ids[-12:]), **{n: float(rng.randint(0, 12)) for n in names})
+
+    @property
+    def awaits_revision(self):
+        return self.state is not None and self.state.corrected_from is not None
+
+    def begin_revision(self, *, fold=True):
+        """A state that knows of all corrections up to now, as a thread or process beside the turns makes it."""
+        with self.store.read() as session:
+            revised = start(session, self.id, self.state.head.seq, self.state.corrected_from)
+            if fold:
+                fold_page(session, revised, session.head(self.id))
+        return revised
+
+    def go_on_from(self, revised):
+        with self.transaction() as transaction:
+            return transaction.revise(revised)
 
     @property
     def events(self):

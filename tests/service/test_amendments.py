@@ -15,7 +15,7 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.repair import repair_clock
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError
 from conebandit.service.log import windows
-from conebandit.service.log.replay import fold_page, rebuild, start
+from conebandit.service.log.replay import rebuild
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import Record, seal
@@ -472,17 +472,11 @@ def clock_at_random(run):
 
 def revise_at_random(run, rng, begun):
     """Begin to fold the log anew, or go on from what was begun at some time, which may be of no use any more."""
-    state = run.state
     if begun and rng.random() < 0.5:
-        with run.transaction() as transaction:
-            transaction.revise(begun.pop(rng.randrange(len(begun))))
+        run.go_on_from(begun.pop(rng.randrange(len(begun))))
         assert_same(run.policy(), plain_fold(run.events))
-    elif state is not None and state.corrected_from is not None:
-        with run.store.read() as session:
-            revised = start(session, run.id, state.head.seq, state.corrected_from)
-            if rng.random() < 0.5:
-                fold_page(session, revised, session.head(run.id))
-        begun.append(revised)
+    elif run.awaits_revision:
+        begun.append(run.begin_revision(fold=rng.random() < 0.5))
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -323,17 +323,12 @@ def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, decla
         run.ledger = rng.choice(ledgers)
         run.now += rng.choice([0, 0, 1, 60_000, HOUR // 2])
         what = rng.random()
-        state = run.state
         if what < 0.4 or not ids:
             run.ask_at_random(rng, ids, step)
         elif what < 0.76:
             run.tell_at_random(rng, ids)
-        elif what < 0.84 and state is not None and state.corrected_from is not None:
-            with store.read() as session:
-                revised = start(session, "checkout", state.head.seq, state.corrected_from)
-                if rng.random() < 0.5:
-                    fold_page(session, revised, session.head("checkout"))
-            begun.append(revised)
+        elif what < 0.84 and run.awaits_revision:
+            begun.append(run.begin_revision(fold=rng.random() < 0.5))
         elif what < 0.9 and begun:
             revise(run, begun.pop(rng.randrange(len(begun))))
             assert_same(run.policy(), plain_fold(run.events))

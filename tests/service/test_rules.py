@@ -14,7 +14,6 @@ from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.export import export
 from conebandit.service.log import rules as rules_module
-from conebandit.service.log.replay import fold_page, start
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -346,12 +345,8 @@ def test_any_traffic_means_what_the_twin_says(store, trial, seed, kept, monkeypa
                 run.ask_at_random(rng, ids, step)
             elif what < 0.82:
                 run.tell_at_random(rng, ids)
-            elif what < 0.88 and run.state is not None and run.state.corrected_from is not None:
-                with store.read() as session:
-                    revised = start(session, "checkout", run.state.head.seq, run.state.corrected_from)
-                    fold_page(session, revised, session.head("checkout"))
-                with run.transaction() as transaction:
-                    transaction.revise(revised)
+            elif what < 0.88 and run.awaits_revision:
+                run.go_on_from(run.begin_revision())
             elif what < 0.92:
                 run.write_snapshot()
             elif what < 0.96:

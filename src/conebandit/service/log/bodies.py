@@ -99,20 +99,23 @@ def position(body: Body, name: str) -> int:
     raise refusal(body, name, "a position")
 
 
+def _one_of(body: Body, name: str, known: tuple[str, ...]) -> Any:
+    value = body.get(name)
+    if value in known:
+        return value
+    raise refusal(body, name, f"one of {', '.join(known)}")
+
+
 def mode(body: Body, name: str) -> Mode:
     """A traffic mode."""
-    value: Mode | None = body.get(name)
-    if value in MODES:
-        return value
-    raise refusal(body, name, f"one of {', '.join(MODES)}")
+    value: Mode = _one_of(body, name, MODES)
+    return value
 
 
 def verdict(body: Body, name: str) -> Verdict:
     """What was said of a value on hold."""
-    value: Verdict | None = body.get(name)
-    if value in VERDICTS:
-        return value
-    raise refusal(body, name, f"one of {', '.join(VERDICTS)}")
+    value: Verdict = _one_of(body, name, VERDICTS)
+    return value
 
 
 def yes_or_no(body: Body, name: str) -> bool:
@@ -125,10 +128,8 @@ def yes_or_no(body: Body, name: str) -> bool:
 
 def stage(body: Body, name: str) -> Stage:
     """A stage of an experiment."""
-    value: Stage | None = body.get(name)
-    if value in STAGES:
-        return value
-    raise refusal(body, name, f"one of {', '.join(STAGES)}")
+    value: Stage = _one_of(body, name, STAGES)
+    return value
 
 
 def text_or_none(body: Body, name: str) -> str | None:
