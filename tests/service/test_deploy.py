@@ -16,6 +16,7 @@ import typer.main
 import yaml  # type: ignore[import-untyped]
 
 from conebandit.cli import app
+from conebandit.service.http import app as service_app
 from conebandit.service.http import connections
 from conebandit.service.http.limits import MAX_BYTES
 from conebandit.service.http.metrics import METRICS
@@ -221,7 +222,7 @@ def test_nginx_in_front(nginx, tmp_path, declaration, monkeypatch):
                 seen.append((scope["client"], dict(scope["headers"]).get(b"x-forwarded-for")))
             await self._app(scope, receive, send)
 
-    monkeypatch.setattr("conebandit.service.http.app.RequestMiddleware", Noting)
+    monkeypatch.setattr(service_app, "RequestMiddleware", Noting)
     with serving(str(tmp_path / "log.db")) as address:
         secure, plain = nginx(address.removeprefix("http://"))
         trusted = ssl.create_default_context(cafile=str(tmp_path / "experiments.crt"))
