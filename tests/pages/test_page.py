@@ -9,10 +9,12 @@ import pytest
 from conebandit import plots
 from conebandit.pages import page
 from conebandit.pages.drawing import inline
-from conebandit.pages.palette import SHADES
+from conebandit.pages.palette import SERIES, SHADES
+from conebandit.pages.template import style
 from tests.pages.elements import Elements
 
 LIGHT, DARK = 0, 1
+STYLE = str(style())
 
 
 def luminance(colour):
@@ -23,7 +25,11 @@ def luminance(colour):
 
 def contrast(one, other, mode):
     """By the formula of WCAG 2; 4.5 is asked of text, 3 of graphics."""
-    low, high = sorted(luminance(SHADES[name][mode]) for name in (one, other))
+    return contrast_of(SHADES[one][mode], SHADES[other][mode])
+
+
+def contrast_of(one, other):
+    low, high = sorted(map(luminance, (one, other)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -40,26 +46,34 @@ def test_curves_can_be_seen_on_dark_ground():
         assert contrast(name, "ground", DARK) >= 3
 
 
+@pytest.mark.parametrize("mode", [LIGHT, DARK])
+def test_colours_of_arms_can_be_seen_and_are_not_those_of_others(mode):
+    for shades in SERIES:
+        assert contrast_of(shades[mode], SHADES["ground"][mode]) >= 4.5  # names are written in them
+    assert len({shades[mode] for shades in SERIES}) == len(SERIES)
+
+
 def test_colours_can_be_told_apart():
     """Otherwise a page could not know which one a picture means."""
     assert len({light for light, _ in SHADES.values()}) == len(SHADES)
 
 
 def test_the_style_is_well_formed_and_uses_colours_that_exist():
-    depth = np.cumsum([(c == "{") - (c == "}") for c in page.STYLE])
+    depth = np.cumsum([(c == "{") - (c == "}") for c in STYLE])
     assert depth[-1] == 0
     assert depth.min() == 0
-    assert set(re.findall(r"var\(--([\w-]+)\)", page.STYLE)) <= set(SHADES)
+    known = {*SHADES, *(f"series-{number}" for number in range(len(SERIES))), "own"}
+    assert set(re.findall(r"var\(--([\w-]+)\)", STYLE)) <= known
     for mode in (LIGHT, DARK):
         for name, shades in SHADES.items():
-            assert f"--{name}: {shades[mode]};" in page.STYLE
-    without_variables = re.sub(r"--[\w-]+: #[0-9a-f]{6};", "", page.STYLE)
+            assert f"--{name}: {shades[mode]};" in STYLE
+    without_variables = re.sub(r"--[\w-]+: #[0-9a-f]{6};", "", STYLE)
     assert "#" not in without_variables  # every colour has a name, so that it has a shade for dark ground
 
 
 def test_dark_is_for_screens_only_and_phones_and_paper_have_rules():
-    queries = re.findall(r"@media ([^{]+?) \{", page.STYLE)
-    assert queries == ["screen and (prefers-color-scheme: dark)", "(max-width: 40rem)", "print"]
+    queries = re.findall(r"@media ([^{]+?) \{", STYLE)
+    assert queries[:3] == ["screen and (prefers-color-scheme: dark)", "(max-width: 40rem)", "print"]
 
 
 def test_a_table_scrolls_in_a_wrapper_that_keys_can_reach():
@@ -67,7 +81,7 @@ def test_a_table_scrolls_in_a_wrapper_that_keys_can_reach():
     ((_, path),) = found.all("table")
     name, attributes = path[-1]
     assert (name, attributes["class"], attributes["tabindex"]) == ("div", "scroll", "0")
-    assert re.search(r"\.scroll \{ overflow-x: auto;", page.STYLE)
+    assert re.search(r"\.scroll \{ overflow-x: auto;", STYLE)
     assert page.table([]) == ""
 
 
@@ -83,7 +97,7 @@ def test_pictures_stand_side_by_side_or_stack(tmp_path):
     found = Elements(page.figures(paths))
     assert [path[-2:] for _, path in found.all("svg")] == [[("div", {"class": "figures"}), ("figure", {})]] * 2
     assert [attributes["aria-label"] for attributes, _ in found.all("svg")] == ["one", "two too"]
-    assert re.search(r"\.figures \{ display: grid; grid-template-columns: repeat\(auto-fit, minmax\(", page.STYLE)
+    assert re.search(r"\.figures \{ display: grid; grid-template-columns: repeat\(auto-fit, minmax\(", STYLE)
     assert page.figures([]) == ""
 
 
@@ -142,4 +156,4 @@ def test_names_are_escaped_everywhere():
 @pytest.mark.parametrize(("good", "kind"), [(True, "yes"), (False, "no"), (None, "open")])
 def test_verdicts_have_a_ground(good, kind):
     assert f'class="verdict {kind}"' in page.verdict(good, "word")
-    assert f".{kind} {{ background: var(--" in page.STYLE
+    assert f".{kind} {{ background: var(--" in STYLE

@@ -1,7 +1,7 @@
-"""The one template of every HTML page: what a page looks like, and the parts that it is made of.
+"""Self-contained HTML pages, and the parts that they are made of.
 
-Pages are self-contained: figures inside, no network, no script; they suit a phone, a dark screen and paper. To
-change how all of them look, edit ``STYLE``; to change what stands on one of them, see who calls :func:`document`.
+Figures inside, no network, no script; they suit a phone, a dark screen and paper. To change how all of them look, edit
+``static/page.css``; to change what stands on one of them, see who calls :func:`document`.
 """
 
 from __future__ import annotations
@@ -10,48 +10,10 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from markupsafe import Markup
+
 from conebandit.pages.drawing import inline
-from conebandit.pages.palette import SHADES
-
-
-def _shades(which: int) -> str:
-    """Colours of the palette as variables: 0 for light ground, 1 for dark."""
-    return " ".join(f"--{name}: {shades[which]};" for name, shades in SHADES.items())
-
-
-STYLE = f"""
-:root {{ color-scheme: light dark; {_shades(0)} }}
-@media screen and (prefers-color-scheme: dark) {{ :root {{ {_shades(1)} }} }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--ground);
-  max-width: 60rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }}
-a {{ color: var(--blue); }}
-h1 {{ line-height: 1.2; }} h2 {{ margin-top: 3rem; border-top: 1px solid var(--rule); padding-top: 1.5rem; }}
-.scroll {{ overflow-x: auto; margin: 1rem 0; }}
-.figures {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0 1rem; }}
-figure {{ overflow-x: auto; margin: 1rem 0; min-width: 0; }}
-figure svg {{ display: block; width: 100%; fill: var(--text); }}
-figure svg * {{ stroke-linejoin: round; stroke-linecap: butt; }}
-summary {{ cursor: pointer; color: var(--blue); margin: 1rem 0; }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .2rem .8rem; text-align: left; border-bottom: 1px solid var(--faint); white-space: nowrap; }}
-.verdict {{ display: inline-block; padding: .1rem .6rem; border-radius: .3rem; font-size: .85rem; color: var(--ground);
-  print-color-adjust: exact; -webkit-print-color-adjust: exact; }}
-.yes {{ background: var(--green); }} .no {{ background: var(--red); }}
-.open {{ background: var(--muted); }}
-dl {{ display: grid; grid-template-columns: 9rem 1fr; gap: .3rem 1rem; }}
-dt {{ color: var(--muted); }} dd {{ margin: 0; }}
-nav li {{ margin: .2rem 0; }} footer {{ margin: 4rem 0 2rem; color: var(--muted); font-size: .9rem; }}
-@media (max-width: 40rem) {{
-  body {{ margin: 1rem auto; }} dl {{ grid-template-columns: 1fr; }} dd {{ margin: 0 0 .6rem; }}
-}}
-@media print {{
-  body {{ font-size: 10pt; max-width: none; margin: 0; padding: 0; }}
-  nav {{ display: none; }} .scroll, figure {{ overflow: visible; }}
-  h2 {{ break-after: avoid; }} figure, tr, dl {{ break-inside: avoid; }} thead {{ display: table-header-group; }}
-  .figures {{ grid-template-columns: 1fr 1fr; }} figure svg {{ min-width: 0 !important; }}
-  th, td {{ padding: .1rem .4rem; white-space: normal; }}
-}}
-"""
+from conebandit.pages.template import render, style
 
 
 def document(title: str, body: str, footer: str) -> str:
@@ -62,12 +24,7 @@ def document(title: str, body: str, footer: str) -> str:
     >>> document("Fish & chips", paragraph("1 < 2"), "made today").startswith("<!doctype html>")
     True
     """
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{body}<footer>{escape(footer)}</footer>"
-        f"</body></html>\n"
-    )
+    return str(render("document.html", title=title, body=Markup(body), footer=footer, style=style()))
 
 
 def heading(text: str, badge: str = "") -> str:

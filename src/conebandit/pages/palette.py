@@ -22,3 +22,21 @@ SHADES = {
 GROUND, TEXT, MUTED, RULE, FAINT, GREEN, RED, BLUE, AMBER, LIGHT_GREEN, LIGHT_RED, GREY = (
     light for light, _ in SHADES.values()
 )
+
+# Colours for arms, segments and curves, on light ground and on dark: those of Okabe and Ito (2008, "Color Universal
+# Design"), which colour-blind people can tell apart, made darker or lighter until they can be read on the ground.
+SERIES = (
+    ("#0072b2", "#56b4e9"),
+    ("#b35900", "#e69f00"),
+    ("#00805c", "#2fc79a"),
+    ("#a8437f", "#e08fc0"),
+    ("#6b5b00", "#d9cc3c"),
+    ("#9b3d12", "#f08050"),
+    ("#4b4fa8", "#9ea2f5"),
+    ("#55606b", "#b4bec8"),
+)
+
+
+def series(number: int) -> str:
+    """Class of the colour of the arm (curve, segment) with this number; after the last colour comes the first."""
+    return f"series-{number % len(SERIES)}"

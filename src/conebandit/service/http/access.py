@@ -48,7 +48,7 @@ ACTOR_PARAMETER = {
 }
 METERED = ("decide", "report")  # scopes of routes that are refused when a caller has asked for too much
 # Routes that name no experiment and show or change only what a key is for; others need a key for all experiments.
-FOR_SOME = ("/experiments",)
+FOR_SOME = ("/experiments", "/dashboard")
 
 
 class Doorkeeper:
@@ -85,21 +85,42 @@ class Doorkeeper:
 
     async def check(self, request: Request, scope: str) -> None:
         """Let the request pass if its key opens this, or if there are no keys and only this machine can ask."""
-        kept = await self._keys.get()
-        if not kept and not self._reachable:
+        if await self.is_open():
             self._refuse_other_pages(request)
             CALLER.set(Caller(None, actor_of(request)))
         else:
             given = request.headers.get("x-api-key") or BEARER.sub("", request.headers.get("authorization", ""))
-            found = keys.find_key(kept, given)
-            if found is None:
-                raise self._refusal("key", 401, NO_KEY)
-            CALLER.set(Caller(found))  # known from here on, also to the access log
-            self._check_key(found, request, scope)
+            found = await self.find(given)
+            self._admit(found, request, scope)
             CALLER.set(Caller(found, actor_of(request)))
-            self._uses.note(found.id)
         if scope in METERED:
             self.charge(0)
+
+    async def check_session(self, request: Request, scope: str, key_id: str, actor: str | None) -> None:
+        """The same for who has signed in with the key of this id, or without one while there are no keys."""
+        if await self.is_open():
+            self._refuse_other_pages(request)
+            found = None
+        else:
+            found = next((key for key in await self._keys.get() if key.id == key_id), None)
+            self._admit(found, request, scope)
+        CALLER.set(Caller(found, actor))
+
+    async def is_open(self) -> bool:
+        """Whether there are no keys and only this machine can ask."""
+        return not await self._keys.get() and not self._reachable
+
+    async def find(self, given: str) -> KeyRow | None:
+        """The key that was given, if there is such a one."""
+        return keys.find_key(await self._keys.get(), given)
+
+    def _admit(self, found: KeyRow | None, request: Request, scope: str) -> None:
+        """Refuse the request unless its key opens this."""
+        if found is None:
+            raise self._refusal("key", 401, NO_KEY)
+        CALLER.set(Caller(found))  # known from here on, also to the access log
+        self._check_key(found, request, scope)
+        self._uses.note(found.id)
 
     def _check_key(self, key: KeyRow, request: Request, scope: str) -> None:
         """Refuse what a key does not open."""

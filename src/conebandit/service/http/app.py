@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from conebandit._version import __version__
+from conebandit.service.dashboard.app import add_dashboard
 from conebandit.service.engine.writer import Writer
 from conebandit.service.http.access import KEY_SCHEMES, Doorkeeper
 from conebandit.service.http.backend import Backend
@@ -81,6 +82,7 @@ def create_app(
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)
+    add_dashboard(app, door, backend)
     add_reference(app)
     add_error_handlers(app)
     app.add_middleware(RequestMiddleware, counts=counts)

@@ -1,0 +1,35 @@
+// The little that a page needs beside htmx. Everything works without it, by links and buttons.
+"use strict";
+
+// What a slider stands at, beside it, while it is moved.
+document.addEventListener("input", (event) => {
+  const shown = event.target.id && document.querySelector(`output[for="${CSS.escape(event.target.id)}"]`);
+  if (shown) shown.value = event.target.value;
+});
+
+// Copies the text of the element that data-copy names.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  const text = document.getElementById(button.dataset.copy).textContent;
+  await navigator.clipboard.writeText(text);
+  button.textContent = "Copied";
+});
+
+// A page whose session has ended must not show an old state as if it were the present one.
+document.addEventListener("htmx:responseError", (event) => {
+  const place = document.getElementById("problem");
+  if (!place) return;
+  place.textContent = `The service answered ${event.detail.xhr.status}; what is shown may be old. Reload the page.`;
+  place.hidden = false;
+});
+document.addEventListener("htmx:sendError", () => {
+  const place = document.getElementById("problem");
+  if (!place) return;
+  place.textContent = "The service does not answer; what is shown may be old.";
+  place.hidden = false;
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  const place = document.getElementById("problem");
+  if (place && event.detail.successful) place.hidden = true;
+});
