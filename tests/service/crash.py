@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import conebandit as cb
-from conebandit.service.log.events import Amendment, Decided, Reported, Retracted, Voided, read
+from conebandit.service.log.entries import read
+from conebandit.service.log.events import Amendment, Decided, Reported, Retracted, Voided
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.databases import Postgres

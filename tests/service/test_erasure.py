@@ -27,7 +27,7 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
-from conebandit.service.log.events import read
+from conebandit.service.log.entries import read
 from conebandit.service.log.held import on_hold
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify

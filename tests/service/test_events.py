@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from conebandit.experiment.declaration import MODES, STAGES, Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME, VERDICTS
+from conebandit.service.log.entries import Entry, read, read_as, seal_event
 from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
@@ -19,7 +20,6 @@ from conebandit.service.log.events import (
     ContextCorrected,
     Created,
     Decided,
-    Entry,
     Erased,
     Event,
     Held,
@@ -34,9 +34,6 @@ from conebandit.service.log.events import (
     StageChanged,
     Stopped,
     Voided,
-    read,
-    read_as,
-    seal_event,
 )
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.restore import restore

@@ -20,7 +20,7 @@ from conebandit.service.errors import ConflictError, CorruptionError, SealKeyErr
 from conebandit.service.http import access, key_uses, keys
 from conebandit.service.http.rates import Bucket, Rate
 from conebandit.service.http.server import serving
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import SCHEMA, open_store
 from conebandit.service.stores.seals import UNKEYED, Seals

@@ -17,7 +17,8 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.http.server import serving
-from conebandit.service.log.events import Created, Learned, read, seal_event
+from conebandit.service.log.entries import read, seal_event
+from conebandit.service.log.events import Created, Learned
 from conebandit.service.log.past import pack, unpack
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.state import State

@@ -18,7 +18,8 @@ from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
 from conebandit.service.log import windows
-from conebandit.service.log.events import By, ClockRepaired, read
+from conebandit.service.log.entries import By, read
+from conebandit.service.log.events import ClockRepaired
 from conebandit.service.log.replay import start
 from conebandit.service.log.restore import restore
 from conebandit.service.log.times import as_text

@@ -16,7 +16,8 @@ from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
 from conebandit.service.log.anchors import Anchor
-from conebandit.service.log.events import By, Sealed, read
+from conebandit.service.log.entries import By, read
+from conebandit.service.log.events import Sealed
 from conebandit.service.log.restore import restore
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.log.verify import verify

@@ -7,7 +7,8 @@ import pytest
 from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError, UnavailableError
-from conebandit.service.log.events import Decided, seal_event
+from conebandit.service.log.entries import seal_event
+from conebandit.service.log.events import Decided
 from conebandit.service.log.selection import Selection
 from conebandit.service.shift import ShiftWatch, _Watched
 from conebandit.service.stores.base import open_store

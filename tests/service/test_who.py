@@ -26,7 +26,7 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.http import keys
 from conebandit.service.http.logs import TextLines
 from conebandit.service.http.server import serving
-from conebandit.service.log.events import MAX_ACTOR, By, read
+from conebandit.service.log.entries import MAX_ACTOR, By, read
 from conebandit.service.past import begin
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, PHONE, Driver

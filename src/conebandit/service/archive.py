@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.export import export
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import erased_units, read_to_head
 from conebandit.service.log.restore import restore

@@ -11,7 +11,8 @@ from conebandit.experiment.entries import short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import pages
-from conebandit.service.log.events import KINDS, NOBODY, By, ClockRepaired, Decided, Reported, read, shown_body
+from conebandit.service.log.entries import NOBODY, By, read, shown_body
+from conebandit.service.log.events import KINDS, ClockRepaired, Decided, Reported
 from conebandit.service.log.operations import read_operation
 from conebandit.service.log.times import as_text
 from conebandit.service.replies import AuditedEvent, AuditPage

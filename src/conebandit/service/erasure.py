@@ -13,7 +13,8 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import NotFoundError, UnavailableError
-from conebandit.service.log.events import By, Erased, read_as
+from conebandit.service.log.entries import By, read_as
+from conebandit.service.log.events import Erased
 from conebandit.service.replies import Erasure
 from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.records import canonical

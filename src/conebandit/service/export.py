@@ -16,7 +16,8 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.log import replay
-from conebandit.service.log.events import ERASED, NOBODY, Decided, Entry, Erased, Event, read, read_as
+from conebandit.service.log.entries import NOBODY, Entry, read, read_as
+from conebandit.service.log.events import ERASED, Decided, Erased, Event
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import erased_units
 from conebandit.service.log.reports import Reports, Slot, last_arrival

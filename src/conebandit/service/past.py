@@ -15,7 +15,7 @@ from conebandit.service.engine.clock import plausible_now
 from conebandit.service.engine.experiments import new_state
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
-from conebandit.service.log.events import By, as_actor
+from conebandit.service.log.entries import By, as_actor
 from conebandit.service.log.past import Past
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.stores.base import Store, open_store

@@ -15,7 +15,8 @@ from conebandit.diagnose.monitor import ShiftMonitor
 from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment, ShiftBlock
 from conebandit.service.export import declared, pages
-from conebandit.service.log.events import ContextCorrected, Decided, Voided, read, read_as
+from conebandit.service.log.entries import read, read_as
+from conebandit.service.log.events import ContextCorrected, Decided, Voided
 from conebandit.service.log.replay import erased_units
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
 from conebandit.service.stores.base import Store

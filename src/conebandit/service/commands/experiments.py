@@ -155,7 +155,7 @@ def seal_experiment(
     """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first."""
     from conebandit.service.engine.adopt import adopt  # noqa: PLC0415
     from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
-    from conebandit.service.log.events import as_actor  # noqa: PLC0415
+    from conebandit.service.log.entries import as_actor  # noqa: PLC0415
 
     with open_there(store, seal_keys) as opened:
         who = as_actor(actor, "--actor")
@@ -182,7 +182,7 @@ def repair_experiment(
     """Let a log go on from now that a wrong clock has dated ahead. The clock of this machine must be right."""
     from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
     from conebandit.service.engine.repair import repair_clock  # noqa: PLC0415
-    from conebandit.service.log.events import as_actor  # noqa: PLC0415
+    from conebandit.service.log.entries import as_actor  # noqa: PLC0415
 
     with open_there(store, seal_keys) as opened:
         who = as_actor(actor, "--actor")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from conebandit.service.log.events import By
+    from conebandit.service.log.entries import By
     from conebandit.service.stores.base import Store
 
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="Id of the experiment.")]
@@ -60,6 +60,6 @@ def open_there(where: str, keys: Path | None = None, *, create: bool = False) ->
 
 def by_actor(actor: str) -> By:
     """Who gives a command: there is no API key, and the name of the system's user is nobody's business."""
-    from conebandit.service.log.events import By, as_actor  # noqa: PLC0415
+    from conebandit.service.log.entries import By, as_actor  # noqa: PLC0415
 
     return By(None, as_actor(actor, "--actor"))

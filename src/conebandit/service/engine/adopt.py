@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import UnavailableError
-from conebandit.service.log.events import By, Entry, Event, Sealed, seal_event
+from conebandit.service.log.entries import By, Entry, seal_event
+from conebandit.service.log.events import Event, Sealed
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.stores.base import Store

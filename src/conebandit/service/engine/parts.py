@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.units import Door
 from conebandit.service.errors import ConflictError, NotFoundError
-from conebandit.service.log.events import By, Event
+from conebandit.service.log.entries import By
+from conebandit.service.log.events import Event
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 

@@ -9,7 +9,8 @@ from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError
-from conebandit.service.log.events import By, ClockRepaired, read
+from conebandit.service.log.entries import By, read
+from conebandit.service.log.events import ClockRepaired
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import read_to_head
 from conebandit.service.stores.base import Store

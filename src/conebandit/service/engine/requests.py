@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from conebandit.service.engine.turn import Turn
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 
 Work = Callable[[Turn], Any]
 Answer = Future[Any] | asyncio.Future[Any]

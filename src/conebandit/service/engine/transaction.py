@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.bodies import MAX_POSITION
-from conebandit.service.log.events import By, Decided, Entry, Event, Learned, Revised, read_as, seal_event
+from conebandit.service.log.entries import By, Entry, read_as, seal_event
+from conebandit.service.log.events import Decided, Event, Learned, Revised
 from conebandit.service.log.replay import erased_units, follow, latest_declaration, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State

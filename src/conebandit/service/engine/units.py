@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.choosing import choose, choose_many, keep
-from conebandit.service.log.events import Decided, read_as
+from conebandit.service.log.entries import read_as
+from conebandit.service.log.events import Decided
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.selection import Selection
 from conebandit.service.log.state import State

@@ -21,7 +21,7 @@ from conebandit.service.engine.revisions import Revisions
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import BusyError, CorruptionError, ServiceError, UnavailableError
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 from conebandit.service.stores.base import Store
 
 MAX_IN_A_TURN = 256

@@ -22,7 +22,7 @@ from conebandit.service.http.callers import CALLER, Caller, actor_of
 from conebandit.service.http.errors import REFUSALS
 from conebandit.service.http.key_uses import KeyUses
 from conebandit.service.http.rates import Bucket, Rate
-from conebandit.service.log.events import MAX_ACTOR
+from conebandit.service.log.entries import MAX_ACTOR
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.keys import KeyRow
 

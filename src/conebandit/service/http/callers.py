@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.log.events import By, as_actor
+from conebandit.service.log.entries import By, as_actor
 from conebandit.service.stores.keys import KeyRow
 
 ACTOR = "x-actor"  # the header; OpenAPI documents it for every route that needs a key

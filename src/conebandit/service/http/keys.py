@@ -13,7 +13,7 @@ from conebandit.experiment.entries import seconds, short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError
 from conebandit.service.http.rates import Rate
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 from conebandit.service.log.operations import log_operation
 from conebandit.service.stores.keys import KeyRow
 from conebandit.service.stores.session import Session

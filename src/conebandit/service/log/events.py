@@ -12,19 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from conebandit.experiment.declaration import Mode, Stage
-from conebandit.experiment.errors import InvalidError
-from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body, Verdict
 from conebandit.service.log.selection import Selection
 from conebandit.service.log.visits import Names, Visit
-from conebandit.service.stores.records import PERSONAL, Head, Record, detached, seal
-from conebandit.service.stores.seals import UNKEYED, Seals
 
-MAX_ACTOR = 128  # characters
 ERASED = "erased"  # what people read where personal data were
 
 # ---- the kinds of events --------------------------------------------------------------------------------------------
@@ -457,158 +452,6 @@ Orders = ArmAdded | ArmRetired | ModeChanged | Changed | StageChanged | Stopped 
 Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired | Erased
 KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
-E = TypeVar("E", bound=Event)
-
-
-# ---- events and records ---------------------------------------------------------------------------------------------
-
-
-class By(NamedTuple):
-    """Who caused an event.
-
-    Attributes
-    ----------
-    key
-        Name of the API key; None where there are no keys.
-    actor
-        Who was behind it, as the caller said; None if it did not.
-    """
-
-    key: str | None
-    actor: str | None
-
-    @classmethod
-    def from_body(cls, body: Body) -> Self | None:
-        """Read it from the body of an event; None if the log does not tell."""
-        if "by" not in body:
-            return None
-        by = bodies.table(body, "by")
-        key, actor = (bodies.text(by, name) if name in by else None for name in cls._fields)
-        return cls(key, actor)
-
-    def to_body(self) -> Body:
-        """Its part of the body of an event; empty if nobody is known."""
-        known = {name: value for name, value in self._asdict().items() if value is not None}
-        return {"by": known} if known else {}
-
-
-NOBODY = By(None, None)  # what the log tells of events that the service caused itself
-
-
-def as_actor(given: Any, where: str) -> str:
-    """Whom a caller acts for, as events keep it; an ``InvalidError`` if that cannot be.
-
-    Examples
-    --------
-    >>> as_actor("dr. who", "actor")
-    'dr. who'
-    >>> as_actor("", "actor")
-    Traceback (most recent call last):
-        ...
-    conebandit.experiment.errors.InvalidError: actor must have 1 to 128 printable characters; got ''.
-    """
-    if not isinstance(given, str) or not 1 <= len(given) <= MAX_ACTOR or not given.isprintable():
-        raise InvalidError(f"{where} must have 1 to {MAX_ACTOR} printable characters; got {ascii(given)[:80]}.")
-    return given
-
-
-class Entry(NamedTuple):
-    """An event at its place in a log.
-
-    Attributes
-    ----------
-    head
-        The position and the checksum of its record.
-    event
-        What happened.
-    by
-        Who caused it; None if the service itself did, or if the log does not tell.
-    """
-
-    head: Head
-    event: Event
-    by: By | None = None
-
-    @property
-    def seq(self) -> int:
-        """Its position."""
-        return self.head.seq
-
-
-def seal_event(
-    before: Head,
-    event: Event,
-    by: By | None = None,
-    *,
-    detach: bool = False,
-    seals: Seals = UNKEYED,
-    experiment: str = "",
-) -> Record:
-    """The record of the next event of a log that ends at ``before``; see :func:`~.records.seal`.
-
-    If ``detach`` is true, its personal part is beside it, and what is sealed is a commitment.
-    """
-    body = event.to_body() if by is None else {**event.to_body(), **by.to_body()}
-    seq, personal = before.seq + 1, None
-    if detach and event.personal:
-        personal, body[PERSONAL] = detached({name: body.pop(name) for name in event.personal})
-    sealed = seal(before.check, seq, event.kind, event.decision, body, seals=seals, experiment=experiment)
-    return sealed._replace(personal=personal)
-
-
-def whole_body(record: Record) -> Any:
-    """The body of a record with its personal part; where that was erased, with what stands in its place."""
-    body = record.body
-    if not record.has_commitment or not isinstance(body, dict) or PERSONAL not in body:
-        return body
-    rest = {name: value for name, value in body.items() if name != PERSONAL}
-    return {**rest, **(KINDS[record.kind].personal if record.personal is None else record.personal_part)}
-
-
-def shown_body(record: Record) -> Any:
-    """The body of a record for people: with its personal part, or with the word ``erased`` in its place."""
-    body = whole_body(record)
-    if record.has_commitment and record.personal is None:
-        return {**body, **dict.fromkeys(KINDS[record.kind].personal, ERASED)}
-    return body
-
-
-def read(record: Record) -> Entry:
-    """The event in a record; a ``CorruptionError`` if its kind is not known or its body has a wrong form.
-
-    Examples
-    --------
-    >>> from conebandit.service.stores.records import BEGINNING
-    >>> record = seal_event(BEGINNING, ModeChanged(at=0, mode="off"))
-    >>> read(record).event
-    ModeChanged(at=0, mode='off')
-    >>> read(record._replace(text='{"at":0,"mode":"on"}'))
-    Traceback (most recent call last):
-        ...
-    conebandit.service.errors.CorruptionError: event 1 (mode_changed): 'mode' must be one of live, shadow, ...
-    """
-    kind = KINDS.get(record.kind)
-    if kind is None:
-        raise CorruptionError(f"event {record.seq} ({ascii(record.kind)[1:-1][:40]}): no such kind of event is known.")
-    body = whole_body(record)
-    try:
-        if not isinstance(body, dict):
-            raise CorruptionError("its body is not a table.")
-        event, by = kind.from_body(body), By.from_body(body)
-        if event.decision != record.decision:
-            raise CorruptionError(f"it is filed under decision {record.decision!a}, and not under {event.decision!a}.")
-    except CorruptionError as error:
-        raise CorruptionError(f"event {record.seq} ({record.kind}): {error}") from None
-    return Entry(record.head, event, by)
-
-
-def read_as(kind: type[E], record: Record) -> E:
-    """The event in a record that must be of this kind."""
-    event = read(record).event
-    if not isinstance(event, kind):
-        raise CorruptionError(f"event {record.seq} ({record.kind}): there should be one of kind {kind.kind} here.")
-    return event
-
 
 # How the fields of simple events are read, by their names.
 READ: dict[str, Callable[[Body, str], Any]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from conebandit.service.log.events import Held, read_as
+from conebandit.service.log.entries import read_as
+from conebandit.service.log.events import Held
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared_at, erased_units
 from conebandit.service.log.reports import Reports

@@ -7,7 +7,7 @@ from typing import Literal
 
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body
-from conebandit.service.log.events import By
+from conebandit.service.log.entries import By
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 

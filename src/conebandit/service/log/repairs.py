@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from conebandit.service.errors import CorruptionError
-from conebandit.service.log.events import ClockRepaired, Decided, Entry, read, read_as
+from conebandit.service.log.entries import Entry, read, read_as
+from conebandit.service.log.events import ClockRepaired, Decided
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 

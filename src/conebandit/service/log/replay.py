@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_POSITION
+from conebandit.service.log.entries import Entry, read, read_as
 from conebandit.service.log.events import (
     AMENDMENTS,
     Amendment,
@@ -17,11 +18,8 @@ from conebandit.service.log.events import (
     Changed,
     Created,
     Decided,
-    Entry,
     Erased,
     Revised,
-    read,
-    read_as,
 )
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.reports import Reports

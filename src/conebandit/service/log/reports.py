@@ -9,11 +9,11 @@ from typing import NamedTuple
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.metrics import Metric
 from conebandit.service.errors import CorruptionError
+from conebandit.service.log.entries import Entry
 from conebandit.service.log.events import (
     Amendment,
     ContextCorrected,
     Decided,
-    Entry,
     Held,
     Retracted,
     Reviewed,

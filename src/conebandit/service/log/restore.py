@@ -11,7 +11,8 @@ from pathlib import Path
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError, CorruptionError
-from conebandit.service.log.events import By, Decided, read_as
+from conebandit.service.log.entries import By, read_as
+from conebandit.service.log.events import Decided
 from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import declared, erased_units, rebuild
 from conebandit.service.stores.base import Store, open_store

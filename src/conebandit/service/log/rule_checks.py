@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from conebandit.service.log.choosing import refusal
-from conebandit.service.log.events import Decided, Entry, Stopped
+from conebandit.service.log.entries import Entry
+from conebandit.service.log.events import Decided, Stopped
 from conebandit.service.log.state import State
 
 

@@ -14,6 +14,7 @@ from conebandit.experiment.policy import Served, make_policy
 from conebandit.experiment.rows import Rows
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME
+from conebandit.service.log.entries import Entry
 from conebandit.service.log.events import (
     Amendment,
     ArmAdded,
@@ -22,7 +23,6 @@ from conebandit.service.log.events import (
     ClockRepaired,
     Created,
     Decided,
-    Entry,
     Erased,
     Event,
     Learned,

@@ -22,7 +22,8 @@ from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.choosing import choose, keep
-from conebandit.service.log.events import ClockRepaired, Decided, Entry, Erased, Revised
+from conebandit.service.log.entries import Entry
+from conebandit.service.log.events import ClockRepaired, Decided, Erased, Revised
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import POLICY_KINDS, Watch, fold_page, rebuild, revisions, see_up_to, start
 from conebandit.service.log.reports import Reports

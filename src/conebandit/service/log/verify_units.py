@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from conebandit.service.log.events import Decided, read_as
+from conebandit.service.log.entries import read_as
+from conebandit.service.log.events import Decided
 from conebandit.service.log.state import State
 from conebandit.service.log.visits import Draw, changes_of_mode, kept
 from conebandit.service.stores.personal import DECISION, ERASING, UNIT, Alias

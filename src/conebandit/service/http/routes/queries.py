@@ -18,7 +18,7 @@ from conebandit.service.http.callers import CALLER
 from conebandit.service.http.forms import AuditQuery, ContextQuery, ExperimentId
 from conebandit.service.http.keys import may_use
 from conebandit.service.http.replies import as_json
-from conebandit.service.log.events import shown_body
+from conebandit.service.log.entries import shown_body
 from conebandit.service.replies import (
     AuditPage,
     Description,
