@@ -10,7 +10,10 @@ from conebandit.experiment.policy import make_policy
 
 
 def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out)
-    """The policy after a list of events; ``learned``, a list, gets every metric that was learned, and of what."""
+    """The policy after a list of events; ``learned``, a list, gets every metric that was learned, and of what.
+
+    That is the id of a decision, or the number of a past row.
+    """
     learned = [] if learned is None else learned
     bodies = [(e.seq, e.kind, {**json.loads(e.text), **json.loads(e.personal or "{}")}) for e in events]
     view = max([b["upto"] for _, kind, b in bodies if kind == "revised"], default=0)  # corrections count up to there
@@ -76,7 +79,7 @@ def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out
 
     def learn(decision, names, values):
         if decision["arm"] in arms:
-            learned.extend((name, decision.get("id")) for name in names)
+            learned.extend((name, decision["id"]) for name in names)
             reward = [math.nan] * len(metrics)
             for i, name in enumerate(metrics):
                 if name in names:
@@ -87,9 +90,9 @@ def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out
     for _, kind, b in bodies[1:2]:
         if kind == "learned":
             past = json.loads(zlib.decompress(base64.b64decode(b["data"])))
-            for x, arm, row in zip(past["contexts"], past["arms"], past["values"], strict=True):
+            for number, (x, arm, row) in enumerate(zip(past["contexts"], past["arms"], past["values"], strict=True)):
                 measured = {name: value for name, value in zip(metrics, row, strict=True) if value is not None}
-                learn({"x": x, "arm": experiment.arms[arm]}, set(measured), measured)
+                learn({"id": number, "x": x, "arm": experiment.arms[arm]}, set(measured), measured)
 
     closed, now = set(), 0
     for seq, kind, b in bodies:

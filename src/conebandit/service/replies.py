@@ -355,7 +355,7 @@ class Explanation(Reply):
     """Why these arms, in a context; ``path``, ``kept_out`` and ``beaten`` are null where a policy cannot say it.
 
     ``learned``: for each metric, of how many decisions (and past rows) a value was learned, defaults included.
-    ``observations``: the largest of these numbers.
+    ``observations``: of how many at least one value was learned.
     ``units``: of how many units it knows; null in experiments without. Observations of one are not independent.
     """
 

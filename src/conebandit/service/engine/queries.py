@@ -41,7 +41,7 @@ class Queries(Part):
         return Explanation(
             version=state.version,
             policy=state.experiment.policy,
-            observations=max(state.learned),
+            observations=state.observations,
             learned=dict(zip(state.experiment.metric_index, state.learned, strict=True)),
             active=tuple(names[k] for k in active if state.arms[names[k]]),
             front=_front(state, state.policy.front(x)),

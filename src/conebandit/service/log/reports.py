@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,6 +130,7 @@ class Reports:
         self.context, self.x = self.decided.context, self.decided.x
         self.slots: dict[str, Slot] = {}
         self.void: str | None = None
+        self._history = [first]
         self._corrects: dict[int, int] = {}
         self._late: dict[int, list[str]] = {}
         for entry in history[1:]:
@@ -138,6 +139,7 @@ class Reports:
     def add(self, entry: Entry) -> None:
         """Know of one more event."""
         event, seq = entry.event, entry.seq
+        self._history.append(entry)
         if isinstance(event, Values):
             again = [name for name in event.values if name in self.slots]  # a first report corrects nothing
             before = [self._lesson(name, event.at) for name in again]
@@ -219,6 +221,32 @@ class Reports:
                 if slot.place == seq and slot.value is not None:
                     counts[name] = self._experiment.metric(name).counted(slot.value)
         return Report(counts, self._corrects.get(seq, 0), self._late.get(seq, []))
+
+    def taught_before(self, seq: int, view: int, closed: Collection[str]) -> bool:
+        """Whether a fold that learns something of the decision at ``seq`` has learned something of it before.
+
+        Parameters
+        ----------
+        seq
+            Where something is learned.
+        view
+            Up to where the fold knows of corrections.
+        closed
+            Metrics with a default whose time was over before.
+        """
+        places = {name: slot.place for name, slot in self.slots.items() if 0 < slot.place < seq}
+        defaults = [name for name in closed if name not in places]
+        if not self._corrects:  # what is known now was known then
+            return bool(defaults) or any(self.slots[name].value is not None for name in places)
+        return any(self._known(view, place).at(place).counts for place in places.values()) or any(
+            self._known(view, at=last_arrival(self._experiment.metric(name), self.decided.at)).wants_default(name)
+            for name in defaults
+        )
+
+    def _known(self, view: int, seq: int = 0, at: int = 0) -> Reports:
+        """What was known where a fold learned something: by position, or by the time at which a default counts."""
+        upto = max(view, seq)
+        return Reports(self._experiment, [e for e in self._history if e.seq <= upto or e.event.at <= at])
 
 
 def _earliest_change(before: list[Lesson | None], after: list[Lesson | None], seq: int) -> int:

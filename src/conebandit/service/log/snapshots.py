@@ -23,7 +23,7 @@ from conebandit.service.stores.seals import START, UNKEYED, Seals
 from conebandit.service.stores.session import Session, UnfinishedSnapshot
 
 PART = 1 << 20  # bytes of a snapshot that are handled at once
-FORMAT = 3
+FORMAT = 4
 
 log = logging.getLogger("conebandit.service")
 

@@ -77,6 +77,8 @@ class State:
         Position of the last event that changed what the policy knows.
     learned
         For each metric, of how many decisions and past rows a value was learned, defaults included.
+    observations
+        Of how many decisions and past rows at least one value was learned.
     corrected_from
         Position from which on the policy would have learned something else, had it known of the corrections and
         changes of arms after the view; None if there are none.
@@ -103,6 +105,7 @@ class State:
         self.at = 0
         self.version = 0
         self.learned = [0] * len(experiment.metrics)
+        self.observations = 0
         self.corrected_from: int | None = None
         self.stale = False
         self.last_snapshot = 0
@@ -198,7 +201,7 @@ class State:
             metric, arm = self.experiment.metrics[number], reports.decided.selection.arm
             assert metric.default is not None  # only such metrics wait
             if not self._is_erased(reports.decided):
-                self._learn(arm, reports.x, {number: metric.default}, seq)
+                self._learn_of(reports, {number: metric.default}, seq)
                 self.rules.settle(reports.position, arm, metric.name, metric.default)
 
     def _count_unit(self, decided: Decided) -> None:
@@ -220,7 +223,7 @@ class State:
             self._note_correction(seq, report.corrects)
         if report.counts and not self._is_erased(decided):
             values = {self.experiment.metric_index[name]: value for name, value in report.counts.items()}
-            self._learn(decided.selection.arm, reports.x, values, seq)
+            self._learn_of(reports, values, seq)
             for name, value in report.counts.items():
                 self.rules.settle(reports.position, decided.selection.arm, name, value)
 
@@ -238,15 +241,21 @@ class State:
         """Learn from rows as :meth:`Experiment.learn` does; those of retired arms are left out."""
         for x, arm, row in zip(rows.contexts.tolist(), rows.arms.tolist(), rows.values.tolist(), strict=True):
             known = {m: value for m, value in enumerate(row) if not math.isnan(value)}
-            self._learn(self.experiment.arms[arm], x, known, PAST)
+            self._learn(self.experiment.arms[arm], x, known, PAST, new=bool(known))
 
-    def _learn(self, arm: str, x: tuple[float, ...], values: dict[int, float], seq: int) -> None:
+    def _learn_of(self, reports: Reports, values: dict[int, float], seq: int) -> None:
+        new = not reports.taught_before(seq, self.view, self._windows.closed(reports.position))
+        self._learn(reports.decided.selection.arm, reports.x, values, seq, new=new)
+
+    def _learn(self, arm: str, x: tuple[float, ...], values: dict[int, float], seq: int, *, new: bool) -> None:
+        """Learn values of a decision or past row; ``new`` if nothing of it was learned before."""
         if arm not in self._index:
             return  # retired; its data stay in the log
         reward = np.full(len(self.experiment.metrics), np.nan)
         for m, value in values.items():
             reward[m] = self.experiment.metrics[m].reward(value)
             self.learned[m] += 1
+        self.observations += new
         self.policy.observe(np.array(x), self._index[arm], reward)
         self.version = seq
 
@@ -262,6 +271,7 @@ class State:
             "at": self.at,
             "version": self.version,
             "learned": list(self.learned),
+            "observations": self.observations,
             "pending": self.corrected_from,
             "windows": self._windows.plain(),
             **({} if self.experiment.units is None else {"units": self.n_units}),
@@ -276,7 +286,7 @@ class State:
         self.policy = policy
         self.arms, self.mode, self.at = dict(plain["arms"]), plain["mode"], plain["at"]
         self.version, self.corrected_from = plain["version"], plain["pending"]
-        self.learned = list(plain["learned"])
+        self.learned, self.observations = list(plain["learned"]), plain["observations"]
         self.head = Head(*plain["head"])
         self.stage = plain.get("stage", "running")
         if "rules" in plain:
@@ -288,7 +298,10 @@ class State:
     def digest(self) -> str:
         """A checksum of everything, each bit of the policy included: two states are the same iff their digests are."""
         plain = self.plain()
-        del plain["learned"]  # it follows from the rest of the log, and checksums are those of earlier releases
+        del (
+            plain["learned"],
+            plain["observations"],
+        )  # they follow from the log, and checksums are those of earlier releases
         sum_ = blake2b(canonical(plain).encode(), digest_size=16)
         for name, array in sorted(self.policy.state().items()):
             sum_.update(f"{name} {array.dtype} {array.shape}".encode())

@@ -36,7 +36,7 @@ class _Queue:
     """The windows of one metric, in the order in which they close."""
 
     def __init__(self, index: int, metric: Metric) -> None:
-        self._index, self._metric = index, metric
+        self._index, self._metric, self.name = index, metric, metric.name
         self.closed = 0  # position of the last decision whose window has closed
         self.ahead: deque[Closing] = deque()
         self._latest = 0  # position of the last decision
@@ -86,6 +86,7 @@ class Windows:
         self._experiment = experiment
         self.repairs = Repairs()  # of the clock, as far as they are known
         self._latest = 0
+        self._settled: dict[str, int] = {}  # by metric, the last decision whose window was closed by :meth:`close`
         self._queues = [
             _Queue(m, metric)
             for m, metric in enumerate(experiment.metrics)
@@ -114,8 +115,14 @@ class Windows:
                 if closing.id not in histories:
                     raise CorruptionError(f"decision {closing.id!a} is not in the index of decisions.")
                 reports = Reports(self._experiment, list(map(self.repairs.read, histories[closing.id])))
-                if reports.wants_default(self._experiment.metrics[closing.metric].name):
+                name = self._experiment.metrics[closing.metric].name
+                if reports.wants_default(name):
                     yield closing.metric, reports
+                self._settled[name] = closing.seq
+
+    def closed(self, seq: int) -> list[str]:
+        """Metrics of which the window of the decision at a position has closed, and was dealt with."""
+        return [name for name, last in self._settled.items() if last >= seq]
 
     def plain(self) -> list[Any]:
         """All that must be kept of it."""
@@ -126,3 +133,4 @@ class Windows:
         self._latest, closed = plain
         for queue, seq in zip(self._queues, closed, strict=True):
             queue.resume(seq, self._latest)
+            self._settled[queue.name] = seq
