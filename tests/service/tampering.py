@@ -11,10 +11,12 @@ from typing import Any
 from typer.testing import CliRunner
 
 from conebandit.cli import app
-from conebandit.service.log.anchors import Anchor
+from conebandit.service.http.keys import create_key
+from conebandit.service.log.anchors import STORE_LOG, Anchor
 from conebandit.service.log.replay import rebuild
 from conebandit.service.log.snapshots import to_parts
 from conebandit.service.stores.base import Store, open_store
+from conebandit.service.stores.keys import KeyRow
 from conebandit.service.stores.records import Record, canonical, seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals, add_key, key_of
 from tests.service.driver import Driver
@@ -46,7 +48,11 @@ class Target:
             with self.open(TRUE_KEY) as store:
                 for id_ in ("trial", "other"):
                     self._treat(Driver(store, id_), {**DECLARATION, "id": id_, "mode": mode}, patients)
+            with self.open(TRUE_KEY) as store, store.write() as session:
+                create_key(session, f"office {after}", ["read"], expires="90d")
         heads = [Anchor(id_, self.records(id_)[-1].head) for id_ in ("trial", "other")]
+        with self.open(TRUE_KEY) as store, store.read() as session:
+            heads.append(Anchor(STORE_LOG, session.operations_head()))
         self.anchors.write_text("".join(anchor.line() for anchor in heads))
 
     def _treat(self, run: Driver, declaration: dict[str, Any], patients: range) -> None:
@@ -190,6 +196,41 @@ def delete_the_experiment(target: Target) -> None:
             session._run(f"DELETE FROM {table} WHERE {column} = 'trial'")
 
 
+def make_an_api_key(target: Target) -> None:
+    with target.open() as store, store.write() as session:
+        session.add_key(KeyRow("aaaaaaaaaaaa", "mine", "admin", "0" * 64, "2026-01-01T00:00:00+00:00"))
+
+
+def widen_an_api_key(target: Target) -> None:
+    change = target.rng.choice(["scopes = 'admin'", "expires = '2999-01-01T00:00:00+00:00'"])
+    with target.open() as store, store.write() as session:
+        session._run(f"UPDATE key_terms SET {change}")
+
+
+def take_over_an_api_key(target: Target) -> None:
+    with target.open() as store, store.write() as session:
+        session._run("UPDATE api_keys SET digest = ?", ("0" * 64,))
+
+
+def change_the_log_of_the_store(target: Target) -> None:
+    """So that it says of a key what the key opens now, with checksums that fit, but for the keyed ones."""
+    with target.open(TRUE_KEY) as store, store.write() as session:
+        records, before = session.operations(), START
+        session._run("UPDATE key_terms SET scopes = 'admin'")
+        for record in records:
+            body = {**record.body, **({"scopes": "admin"} if record.kind == "key_created" else {})}
+            made = seal(before, record.seq, record.kind, None, body)
+            sql = "UPDATE store_log SET body = ?, sealed = ? WHERE seq = ?"
+            session._run(sql, (made.text, made.check, record.seq))
+            before = made.check
+
+
+def cut_off_the_log_of_the_store(target: Target) -> None:
+    with target.open() as store, store.write() as session:
+        [(last,)] = session._run("SELECT MAX(seq) FROM store_log")
+        session._run("DELETE FROM store_log WHERE seq > ?", (target.rng.randrange(last),))
+
+
 def change_a_snapshot(target: Target) -> None:
     """With a checksum that fits."""
     with target.open(TRUE_KEY) as store, store.write() as session:
@@ -220,6 +261,11 @@ TAMPERINGS: dict[str, Callable[[Target], None]] = {
         put_an_old_copy_back,
         delete_the_experiment,
         change_a_snapshot,
+        make_an_api_key,
+        widen_an_api_key,
+        take_over_an_api_key,
+        change_the_log_of_the_store,
+        cut_off_the_log_of_the_store,
     )
 }
 

@@ -169,7 +169,8 @@ def test_a_command_that_looks_makes_no_store(run, tmp_path, command):
 
 def test_verifying_nothing_is_said(run):
     run("key", "create", "k", "--scope", "read")
-    assert run("verify").output == "there are no experiments in this store.\n"
+    said = "there are no experiments in this store.\nthe log of the store: 1 events, 1 keys, agrees\n"
+    assert run("verify").output == said
 
 
 @pytest.mark.parametrize("scheme", ["postgresql+psycopg", "sqlite", "mysql"])

@@ -422,7 +422,9 @@ def test_the_commands(tmp_path, monkeypatch, begun):
         assert found.exit_code == 0, found.output
         return [json.loads(line) for line in found.output.splitlines()]
 
-    assert [(e["kind"], e["actor"]) for e in audit()] == [("key_created", "eve"), ("key_revoked", "command line")]
+    assert [(e["kind"], e["actor"]) for e in audit()] == [
+        ("created", None), ("key_created", "eve"), ("key_revoked", "command line")
+    ]  # fmt: skip
     assert [e["kind"] for e in audit("--actor", "eve")] == ["key_created"]
     assert audit("--to", "2000-01-01") == []
     [imported] = audit("--store", tmp_path / "copy.db")

@@ -328,8 +328,8 @@ def test_commands_lead_an_experiment_through_its_life(call, begun, tmp_path):
     archived = call("experiment", "archive", "checkout", file)
     assert archived.output.split("jsonl: ")[1] == f"{head.seq} events, {head.check}\n"
     assert call("experiment", "list").output == ""
-    [done] = map(json.loads, call("experiment", "audit").output.splitlines())
-    assert (done["kind"], done["body"]["check"]) == ("archived", head.check)
+    [begun_first, done] = map(json.loads, call("experiment", "audit").output.splitlines())
+    assert (begun_first["kind"], done["kind"], done["body"]["check"]) == ("created", "archived", head.check)
     assert call("experiment", "import", file).exit_code == 0
     store = open_store(begun)
     with store.read() as session:

@@ -216,13 +216,13 @@ def test_nobody_waits_while_past_rows_are_learned(run, tmp_path, monkeypatch):
     """Learning takes seconds for many rows; a service on the same store must be able to write meanwhile."""
     learn, learned = State._learn, []
 
-    def while_others_write(state, *about):
+    def while_others_write(state, *about, new):
         other = sqlite3.connect(tmp_path / "log.db", timeout=0.0)
         other.execute("BEGIN IMMEDIATE")  # fails if the store is locked
         other.execute("ROLLBACK")
         other.close()
         learned.append(about)
-        learn(state, *about)
+        learn(state, *about, new=new)
 
     monkeypatch.setattr(State, "_learn", while_others_write)
     assert run("experiment", "create", tmp_path / "trial.toml", "--past", tmp_path / "log.csv").exit_code == 0

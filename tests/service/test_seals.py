@@ -150,7 +150,7 @@ def test_a_log_with_keys_is_the_same_log(tmp_path, declaration):
 
 def test_a_log_of_another_experiment_is_not_taken_for_this_one(address, declaration):
     """As it is, or sealed anew without a key."""
-    for keys in (seals("k1"), UNKEYED):
+    for keys in (UNKEYED, seals("k1")):
         ids = [f"{name}-{keys.current}" for name in ("good", "bad")]
         for id_ in ids:
             trial(address, declaration, keys, id_)

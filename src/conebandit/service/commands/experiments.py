@@ -152,8 +152,11 @@ def seal_experiment(
     seal_keys: SealKeys = None,
     actor: Annotated[str, typer.Option(help="Who vouches for what the logs hold.")] = COMMAND_LINE,
 ) -> None:
-    """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first."""
-    from conebandit.service.engine.adopt import adopt  # noqa: PLC0415
+    """Seal logs with the current key that were begun without one, or with an earlier one. Verify them first.
+
+    Unless experiments are named, the log of the store itself, too.
+    """
+    from conebandit.service.engine.adopt import adopt, adopt_operations  # noqa: PLC0415
     from conebandit.service.engine.clock import plausible_now  # noqa: PLC0415
     from conebandit.service.log.entries import as_actor  # noqa: PLC0415
 
@@ -165,6 +168,9 @@ def seal_experiment(
             head = adopt(opened, id_, who, plausible_now(opened))
             how = "is sealed with this key already" if head is None else f"sealed at event {head.seq}: {head.check}"
             typer.echo(f"{id_}: {how}")
+        sealed = None if ids else adopt_operations(opened, who)
+        if sealed is not None:
+            typer.echo(f"the log of the store: sealed at event {sealed.seq}: {sealed.check}")
 
 
 @experiment.command("repair-clock")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,9 @@ from conebandit.service.commands.options import (
 if TYPE_CHECKING:
     from conebandit.service.log.anchors import Anchor
     from conebandit.service.log.verify import Verification
+    from conebandit.service.log.verify_store import StoreVerification
     from conebandit.service.replies import StateDigest
+    from conebandit.service.stores.base import Store
 
 PARTLY_VERIFIED = 3  # exit code; 2 is for wrong options
 
@@ -46,17 +48,19 @@ def verify(
 ) -> None:
     """Rebuild each experiment from its first event, and compare with decisions, snapshots and a running service.
 
+    Unless experiments are named, also read the log of the store, and compare API keys and their terms with it.
+
     The exit code is 0 if all agrees, 1 if something does not, and 3 if nothing is wrong in the part that was checked.
     """
-    from conebandit.service.errors import CorruptionError, SealKeyError  # noqa: PLC0415
-    from conebandit.service.log.verify import verify as verify_one  # noqa: PLC0415
+    from conebandit.service.log.anchors import STORE_LOG  # noqa: PLC0415
 
     good = whole = True
+    api_keys: dict[str, Collection[str]] = {}
     with open_there(store, seal_keys) as opened:
         with opened.read() as session:
             ids = experiments or session.experiments()
         anchors = _anchors(expect or (), ids)
-        missing = [] if experiments else sorted(anchors.keys() - set(ids))
+        missing = [] if experiments else sorted(anchors.keys() - set(ids) - {STORE_LOG})
         if not ids:
             typer.echo("there are no experiments in this store.")
         for id_ in missing:
@@ -64,21 +68,52 @@ def verify(
             good = False
         for id_ in ids:
             served = None if server is None else _served_state(server, api_key, id_)
-            try:
-                with opened.read() as session:
-                    report = verify_one(session, id_, served, every=every_decision, anchors=anchors.get(id_, ()))
-            except (CorruptionError, SealKeyError) as error:  # the others are to be looked at all the same
-                typer.echo(f"{id_}: {error}", err=True)
-                good = False
-                continue
-            good, whole = good and report.agrees, whole and report.whole
-            compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
-            events = f"{report.events} events{_sealing(report)}"
-            typer.echo(f"{id_}: {events}, {compared}, state {report.state}, {_verdict(report)}")
-            for problem in report.problems:
-                typer.echo(f"  {problem}", err=True)
+            report = _verify_one(opened, id_, served, every_decision, anchors.get(id_, ()))
+            good = good and report is not None and report.agrees
+            if report is not None:
+                whole, api_keys[id_] = whole and report.whole, report.api_keys
+        if not experiments:
+            good = _verify_store(opened, api_keys, anchors.get(STORE_LOG, ())) and good
     if not (good and whole):
         raise typer.Exit(PARTLY_VERIFIED if good else 1)
+
+
+def _verify_one(
+    store: Store, id_: str, served: StateDigest | None, every: bool, anchors: Collection[Anchor]
+) -> Verification | None:
+    """Verify an experiment and say what was found; None if its log cannot be read: the others are looked at still."""
+    from conebandit.service.errors import CorruptionError, SealKeyError  # noqa: PLC0415
+    from conebandit.service.log.verify import verify as verify_one  # noqa: PLC0415
+
+    try:
+        with store.read() as session:
+            report = verify_one(session, id_, served, every=every, anchors=anchors)
+    except (CorruptionError, SealKeyError) as error:
+        typer.echo(f"{id_}: {error}", err=True)
+        return None
+    compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
+    typer.echo(f"{id_}: {report.events} events{_sealing(report)}, {compared}, state {report.state}, {_verdict(report)}")
+    for problem in report.problems:
+        typer.echo(f"  {problem}", err=True)
+    return report
+
+
+def _verify_store(store: Store, api_keys: Mapping[str, Collection[str]], anchors: Collection[Anchor]) -> bool:
+    """Compare keys and experiments with the log of the store; whether they agree."""
+    from conebandit.service.errors import CorruptionError, SealKeyError  # noqa: PLC0415
+    from conebandit.service.log.verify_store import verify_store  # noqa: PLC0415
+
+    try:
+        with store.read() as session:
+            report = verify_store(session, api_keys, anchors)
+    except (CorruptionError, SealKeyError) as error:
+        typer.echo(f"the log of the store: {error}", err=True)
+        return False
+    verdict = "DISAGREES" if report.problems else "agrees"
+    typer.echo(f"the log of the store: {report.operations} events{_sealing(report)}, {report.keys} keys, {verdict}")
+    for problem in report.problems:
+        typer.echo(f"  {problem}", err=True)
+    return not report.problems
 
 
 def _anchors(expect: Sequence[str], ids: Sequence[str]) -> dict[str, list[Anchor]]:
@@ -95,7 +130,7 @@ def _anchors(expect: Sequence[str], ids: Sequence[str]) -> dict[str, list[Anchor
     return found
 
 
-def _sealing(report: Verification) -> str:
+def _sealing(report: Verification | StoreVerification) -> str:
     """With which key a log is sealed, and how many anchors it was compared with."""
     words = "" if report.key is None else f" sealed with key {report.key}"
     words += f" (the first {report.keyed_from - 1} were without a key)" if report.keyed_from > 1 else ""

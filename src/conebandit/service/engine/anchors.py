@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.log.anchors import Anchor, missed_anchors
+from conebandit.service.log.anchors import STORE_LOG, Anchor, head_of, missed_anchors
 from conebandit.service.stores.base import Store
 
 EVERY = 3600.0  # seconds between anchors
@@ -79,8 +79,8 @@ class Anchors:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         moved = []
         with self._store.read() as session:
-            for id_ in session.experiments():
-                head, sent = session.existing_head(id_), self._sent.get(id_)
+            for id_ in [*session.experiments(), STORE_LOG]:
+                head, sent = head_of(session, id_), self._sent.get(id_)
                 if sent is not None and sent.head == head:
                     continue
                 for problem in missed_anchors(session, id_, [] if sent is None else [sent]):

@@ -37,7 +37,7 @@ class Experiments(Part):
         """
         state = new_state(experiment) if state is None else state
         named = state.experiment
-        if not self.transaction.begin(state):
+        if not self.transaction.begin(state, self.by):
             known = [self.transaction.declared(experiment.id, first=first) for first in (True, False)]
             if named.declaration not in known and experiment.declaration not in known:
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")

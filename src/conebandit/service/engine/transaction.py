@@ -10,6 +10,7 @@ from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.entries import By, Entry, read_as, seal_event
 from conebandit.service.log.events import Decided, Event, Learned, Revised
+from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import erased_units, follow, latest_declaration, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -52,6 +53,7 @@ class Transaction:
         self.changed: set[str] = set()
         self.corrected_by_others: set[str] = set()
         self._at_head: set[str] = set()  # experiments whose log is locked and whose state is at its head
+        self._begun: list[tuple[str, By | None]] = []  # new experiments, and who has begun them
         self._unwritten: dict[str, tuple[list[Record], set[str | None]]] = {}  # with the decisions they are about
 
     # ---- catching up --------------------------------------------------------------------------------------------
@@ -113,10 +115,12 @@ class Transaction:
 
     # ---- appending ----------------------------------------------------------------------------------------------
 
-    def begin(self, state: State) -> bool:
-        """Begin a log with a state at its beginning; False if there is one already."""
+    def begin(self, state: State, by: By | None = None) -> bool:
+        """Begin a log with a state at its beginning, and say so in that of the store; False if there is one."""
+        self.session.check_operations_seal()  # now, so that nobody else's request fails with this one
         if not self.session.create(state.experiment.id):
             return False
+        self._begun.append((state.experiment.id, by))
         self._ledger.put(state)
         self._at_head.add(state.experiment.id)
         return True
@@ -202,6 +206,8 @@ class Transaction:
             if self._ledger.snapshots.has_work(state):
                 self.changed.add(experiment_id)
                 self._ledger.snapshots.write_part(self.session, state)
+        for id_, by in self._begun:  # last, as whoever archives does it: so nobody waits for each other in a ring
+            log_operation(self.session, "created", {"experiment": id_}, by)
 
     # ---- revisions and snapshots --------------------------------------------------------------------------------
 

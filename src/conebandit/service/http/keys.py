@@ -15,7 +15,7 @@ from conebandit.service.errors import ConflictError
 from conebandit.service.http.rates import Rate
 from conebandit.service.log.entries import By
 from conebandit.service.log.operations import log_operation
-from conebandit.service.stores.keys import KeyRow
+from conebandit.service.stores.keys import KEY_TERMS, KeyRow
 from conebandit.service.stores.session import Session
 
 SCOPES = ("decide", "report", "read", "admin")  # admin may do everything
@@ -81,8 +81,7 @@ def create_key(
         id_, name, ordered, _digest(secret), _iso(datetime.now(UTC)), _experiments(experiments), _expiry(expires), rate
     )
     session.add_key(key)
-    terms = {"experiments": key.experiments, "expires": key.expires, "rate": key.rate}
-    log_operation(session, "key_created", {"id": id_, "name": name, "scopes": ordered, **terms}, by)
+    log_operation(session, "key_created", {term: getattr(key, term) for term in ("id", *KEY_TERMS)}, by)
     return f"cb_{id_}_{secret}"
 
 

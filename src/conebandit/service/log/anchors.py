@@ -13,6 +13,7 @@ from conebandit.service.stores.records import Head, canonical
 from conebandit.service.stores.seals import key_of
 from conebandit.service.stores.session import Session
 
+STORE_LOG = "(store)"  # stands for the log of the store itself, where there would be an experiment; no id has brackets
 _POSITION_AND_CHECK = re.compile(r"([1-9][0-9]{0,17}):((?:[A-Za-z0-9_-]{1,32}\.)?[0-9a-f]{32})")
 
 
@@ -22,7 +23,7 @@ class Anchor(NamedTuple):
     Attributes
     ----------
     experiment
-        Whose log.
+        Whose log; ``(store)`` for that of the store itself.
     head
         Where it ended then.
     time
@@ -84,12 +85,23 @@ def read_anchors(path: Path) -> Iterator[Anchor]:
 
 def missed_anchors(session: Session, experiment_id: str, anchors: Iterable[Anchor]) -> list[str]:
     """Which anchors a log does not hold, in words. The caller has checked its seals."""
-    last, missed = session.existing_head(experiment_id), []
+    last, missed = head_of(session, experiment_id), []
     for anchor in sorted(set(anchors)):
         seq, check = anchor.head
         when = f" ({anchor.time})" if anchor.time else ""
         if seq > last.seq:
             missed.append(f"the log was cut off: it has {last.seq} events, and there was an event {seq}{when}.")
-        elif session.events(experiment_id, seq - 1, seq)[0].check != check:
+        elif _check_at(session, experiment_id, seq) != check:
             missed.append(f"event {seq} has not the checksum {check} that it had{when}: the log was written anew.")
     return missed
+
+
+def head_of(session: Session, experiment_id: str) -> Head:
+    """Where a log ends: that of an experiment, or of the store."""
+    return session.operations_head() if experiment_id == STORE_LOG else session.existing_head(experiment_id)
+
+
+def _check_at(session: Session, experiment_id: str, seq: int) -> str:
+    if experiment_id == STORE_LOG:
+        return session.operations()[seq - 1].check
+    return session.events(experiment_id, seq - 1, seq)[0].check

@@ -1,4 +1,4 @@
-"""What was done to a store itself: keys made and revoked, logs imported and archived. Sealed, as other logs are."""
+"""What was done to a store itself: keys made and revoked, logs begun, imported and archived. Sealed, as logs are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conebandit.service.log.entries import By
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.session import Session
 
-Operation = Literal["key_created", "key_revoked", "imported", "archived"]
+Operation = Literal["key_created", "key_revoked", "created", "imported", "archived", "sealed"]
 
 
 def log_operation(session: Session, kind: Operation, body: Body, by: By | None) -> None:

@@ -76,6 +76,8 @@ class Verification:
         Position of the first event with a key; those before it could be changed until then.
     anchors
         How many were compared.
+    api_keys
+        Names of the API keys that its events came with.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Verification:
     keyed_from: int = 0
     anchors: int = 0
     erased: int = 0
+    api_keys: frozenset[str] = frozenset()
 
     @property
     def agrees(self) -> bool:
@@ -179,6 +182,7 @@ def verify(
         keyed_from=watch.keyed_from,
         anchors=len(anchors),
         erased=len(erased),
+        api_keys=frozenset(watch.api_keys),
     )
 
 
@@ -208,6 +212,7 @@ class _Watch:
     foreign: set[int] = field(default_factory=set)  # positions of decisions that another version has made
     compared: int = 0
     keyed_from: int = 0
+    api_keys: set[str] = field(default_factory=set)  # names
 
     def __post_init__(self) -> None:
         self._snapshots = set(self.session.snapshots(self.experiment_id))
@@ -244,6 +249,8 @@ class _Watch:
         self._rules.after(state)
         if not self.keyed_from and key_of(entry.head.check) is not None:
             self.keyed_from = entry.seq
+        if entry.by is not None and entry.by.key is not None:
+            self.api_keys.add(entry.by.key)
         match entry.event:
             case ClockRepaired(after=after):
                 self._uncounted.append((entry.seq, after))
@@ -327,7 +334,8 @@ class _Watch:
             self._problems.append(f"the snapshot at event {seq} is damaged (it is not used, and may be deleted).")
             return
         self.compared += 1
-        if kept.digest() != state.digest():
+        learned = (state.learned, state.observations)  # which are not in the digest
+        if kept.digest() != state.digest() or (kept.learned, kept.observations) != learned:
             self._problems.append(f"the snapshot at event {seq} is not the state that the log leads to.")
 
     def problems(self, left_out: set[int]) -> list[str]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # Stands where the scopes of a key would be that is limited in other ways, too; its scopes are then among its terms. A
 # release that does not know of terms finds no scope that it knows, and lets nobody pass with such a key.
 LIMITED = "limited"
+KEY_TERMS = ("name", "scopes", "experiments", "expires", "rate", "digest")  # what the log of the store says of a key
 
 
 class KeyRow(NamedTuple):
@@ -98,17 +99,32 @@ class KeyTables:
     # ---- the log of the store -----------------------------------------------------------------------------------
 
     def lock_operations(self) -> None:
-        """Nobody else operates on the store until we commit; before the first operation, two may collide."""
+        """Nobody else operates on the store until we commit, once there was a first operation."""
         list(self._run(f"SELECT seq FROM store_log WHERE seq = 1{self._connection.for_update}"))
 
     def append_operation(self, kind: str, body: dict[str, Any]) -> None:
         """Append what was done to the store itself, sealed with all before it."""
         self.lock_operations()
+        added = False
+        while not added:  # somebody else may append the first one at the same time, when there is nothing to lock yet
+            before = self.operations_head()
+            record = seal(before.check, before.seq + 1, kind, None, body, seals=self.seals)
+            sql = "INSERT INTO store_log (seq, kind, body, sealed) VALUES (?, ?, ?, ?) ON CONFLICT (seq) DO NOTHING"
+            added = self._run(sql, (record.seq, record.kind, record.text, record.check)).rowcount == 1
+
+    def operations_head(self) -> Head:
+        """Where the log of the store ends."""
         last = list(self._run("SELECT seq, sealed FROM store_log ORDER BY seq DESC LIMIT 1"))
-        before = Head(*last[0]) if last else BEGINNING
-        record = seal(before.check, before.seq + 1, kind, None, body, seals=self.seals)
-        sql = "INSERT INTO store_log (seq, kind, body, sealed) VALUES (?, ?, ?, ?)"
-        self._run(sql, (record.seq, record.kind, record.text, record.check))
+        return Head(*last[0]) if last else BEGINNING
+
+    def check_operations_seal(self) -> None:
+        """A ``SealKeyError`` if the log of the store cannot go on, for want of a key."""
+        self.seals.seal("", self.operations_head().check, "")
+
+    @property
+    def has_operations(self) -> bool:
+        """Whether there is a log of the store: in one that cannot be changed, an earlier release has kept none."""
+        return self._connection.has_table("store_log")
 
     def operations(self) -> list[Record]:
         """The log of the store; a ``CorruptionError`` if it is not what was written."""

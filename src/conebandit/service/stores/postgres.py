@@ -114,10 +114,13 @@ class _Connection:
     def check(self) -> None:
         """PostgreSQL checks its pages itself, if it was set up so; our seals find the rest."""
 
+    def has_table(self, name: str) -> bool:
+        return bool(self.execute("SELECT to_regclass(?)", (name,)).fetchone() != (None,))
+
 
 def _missing(connection: _Connection) -> list[str]:
     """Tables and indexes that are not there. Asking for an index that is there would wait for all who write."""
-    return [name for name in SCHEMA if connection.execute("SELECT to_regclass(?)", (name,)).fetchone() == (None,)]
+    return [name for name in SCHEMA if not connection.has_table(name)]
 
 
 def _reason(error: BaseException | None, address: str) -> str:

@@ -63,6 +63,10 @@ class Connection(Protocol):
         """Let the database check itself, if it can; a ``CorruptionError`` says what it found."""
         ...
 
+    def has_table(self, name: str) -> bool:
+        """Whether there is such a table: a store that cannot be changed may be of an earlier release."""
+        ...
+
 
 class Session(KeyTables, PersonalTables, Imports):
     """Everything that is read or written within one transaction."""

@@ -62,6 +62,9 @@ class _Connection:
         if found != "ok":
             raise CorruptionError(f"the database is damaged: {found}.")
 
+    def has_table(self, name: str) -> bool:
+        return bool(list(self.execute("SELECT name FROM sqlite_master WHERE name = ?", (name,))))
+
 
 class SqliteStore:
     """A store in a file. WAL mode: readers and the writer do not wait for each other.
