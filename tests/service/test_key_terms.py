@@ -351,6 +351,19 @@ def test_making_and_revoking_keys_is_logged_and_sealed(store):
             _operations_after(session, change)
 
 
+def test_the_name_of_a_revoked_key_is_not_given_again(store):
+    make(store, "one")
+    with store.write() as session:
+        [row] = session.api_keys()
+        keys.revoke_key(session, row.id)
+    with pytest.raises(ConflictError, match="there was a key 'one', which is revoked"):
+        make(store, "one")
+    make(store, "one 2")
+    with store.read() as session:
+        assert [row.name for row in session.api_keys()] == ["one 2"]
+        assert [record.kind for record in session.operations()] == ["key_created", "key_revoked", "key_created"]
+
+
 def test_the_log_of_the_store_is_sealed_with_its_key(address):
     seals = Seals({"k1": "s" * 32})
     with closing(open_store(address)) as store:

@@ -41,7 +41,7 @@ def create_key(
     session
         Of the store that keeps its hash.
     name
-        By which events name it: no other key may have it.
+        By which events name it: no other key may have it, not even one that was revoked.
     scopes
         What it opens.
     experiments
@@ -73,6 +73,11 @@ def create_key(
     session.lock_operations()
     if any(row.name == name for row in session.api_keys()):
         raise ConflictError(f"there is a key {name!r} already, and logs tell keys by their names; take another one.")
+    if name in session.former_key_names():
+        raise ConflictError(
+            f"there was a key {name!r}, which is revoked. Logs tell keys by their names, and what came with that one "
+            "must not be taken for what comes with this one; take another name, such as one with a date or a number."
+        )
     if rate:
         Rate.parse(rate, "rate")
     id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)

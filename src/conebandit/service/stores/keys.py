@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,6 +83,11 @@ class KeyTables:
             FROM api_keys k LEFT JOIN key_terms t ON t.id = k.id LEFT JOIN key_uses u ON u.id = k.id
             ORDER BY k.created, k.id"""
         return [KeyRow(*row) for row in self._run(sql)]
+
+    def former_key_names(self) -> set[str]:
+        """Names of the keys that the log of the store tells of, be they revoked or not."""
+        rows = self._run("SELECT body FROM store_log WHERE kind IN ('key_created', 'key_revoked')")
+        return {json.loads(body).get("name") for (body,) in rows}
 
     def remove_key(self, id_: str) -> bool:
         """Forget a key; False if there is none."""
