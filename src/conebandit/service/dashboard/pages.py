@@ -23,7 +23,7 @@ from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.errors import UNAVAILABLE
-from conebandit.service.log.events import MAX_ACTOR
+from conebandit.service.log.entries import MAX_ACTOR
 
 SIGN_IN = f"{PATH}/sign-in"
 EXPERIMENTS = f"{PATH}/experiments"  # so that an experiment may have any id, "static" too

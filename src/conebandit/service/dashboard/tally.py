@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.service.log.events import Entry
+from conebandit.service.log.entries import Entry
 
 HOUR, DAY = 3_600_000, 86_400_000  # milliseconds
 MAX_SAMPLE = 5000  # decisions in a sample of the whole log
