@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,14 @@ def serve(
         str | None,
         typer.Option(help="Decisions and outcomes that each API key may ask this process for, such as 1000/s."),
     ] = None,
+    session_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="CONEBANDIT_SESSION_KEY_FILE",
+            help="File with the secret that signs sessions of the dashboard, for several processes to share; "
+            "the variable CONEBANDIT_SESSION_KEY may hold it instead.",
+        ),
+    ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log a line for each request.")] = False,
     log_format: Annotated[
         LogFormat, typer.Option(help="What is logged to stderr: lines of text, or a JSON object on each line.")
@@ -43,6 +52,7 @@ def serve(
     from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
 
     try:
+        from conebandit.service.dashboard.sessions import find_session_key  # noqa: PLC0415
         from conebandit.service.http import rates, server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
@@ -60,5 +70,6 @@ def serve(
             anchor=anchor,
             anchor_every=seconds(anchor_every, "--anchor-every"),
             rate=None if rate_limit is None else rates.Rate.parse(rate_limit, "--rate-limit"),
+            session_key=find_session_key(session_key),
             log_requests=access_log,
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
-from fastapi.responses import RedirectResponse
 
 from conebandit.service.dashboard.pages import Pages
-from conebandit.service.dashboard.sessions import PATH, Sessions
+from conebandit.service.dashboard.sessions import Sessions
 from conebandit.service.dashboard.views.overview import add_overview
 from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
@@ -25,10 +24,6 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
         What cookies are signed with; random by default, so that one has to sign in again after a restart.
     """
     pages = Pages(app, door, backend, Sessions(secret))
-
-    @app.get("/", include_in_schema=False)
-    async def home() -> RedirectResponse:
-        return RedirectResponse(PATH, 303)
-
     pages.add_common()
     add_overview(pages)
+    pages.add_rest()  # last

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from conebandit._version import __version__
-from conebandit.experiment.errors import RefusalError
+from conebandit.experiment.declaration import ID
+from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.pages.template import ASSETS, asset, render, version
 from conebandit.service.dashboard.looks import Looks
-from conebandit.service.dashboard.sessions import COOKIE, PATH, Session, Sessions
-from conebandit.service.errors import UnavailableError
-from conebandit.service.http import keys
-from conebandit.service.http.access import Doorkeeper
+from conebandit.service.dashboard.sessions import COOKIE, OPEN, PATH, Session, Sessions
+from conebandit.service.errors import NotFoundError, UnavailableError
+from conebandit.service.http.access import NO_KEY, Doorkeeper
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
-from conebandit.service.http.errors import UNAVAILABLE
-from conebandit.service.log.entries import MAX_ACTOR
+from conebandit.service.http.connections import FewLines
+from conebandit.service.http.errors import FAULT, UNAVAILABLE
+from conebandit.service.http.logs import fields
+from conebandit.service.log.entries import MAX_ACTOR, as_actor
 
 SIGN_IN = f"{PATH}/sign-in"
 EXPERIMENTS = f"{PATH}/experiments"  # so that an experiment may have any id, "static" too
@@ -50,10 +52,17 @@ VIEWS: list[tuple[str, str, str]] = [
     ("/report", "Report", "read"),
 ]
 
+LOOKING, DOING = ("GET", "HEAD"), ("POST",)
+EVERY_METHOD = (*LOOKING, *DOING, "PUT", "PATCH", "DELETE", "OPTIONS")
+MAX_FIELDS = 100  # of a form
+
 Query = dict[str, str]
 View = Callable[["Asked"], Awaitable[Response]]
+Handler = Callable[[Request], Awaitable[Response]]
 
 log = logging.getLogger("conebandit.service")
+sign_ins = logging.getLogger("conebandit.service.sign_ins")  # what strangers cause is said there
+sign_ins.addFilter(FewLines())
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,10 @@ class Visitor:
     def may(self, scope: str) -> bool:
         """Whether they may do what takes this scope."""
         return not self.name or scope in self.scopes or "admin" in self.scopes
+
+
+NOBODY = Visitor("", "", (), "")  # who has not signed in
+HEADINGS = {403: "Not allowed", 404: "Not found", 500: "Something is broken", 503: "Not available"}
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,8 @@ class Asked:
         Who asks.
     part
         Whether htmx asks for a part of a page.
+    said
+        What an action has said that led here; see :meth:`Pages.back`.
     """
 
     request: Request
@@ -96,6 +111,7 @@ class Asked:
     form: Query
     visitor: Visitor
     part: bool
+    said: str = ""
 
 
 class Pages:
@@ -126,125 +142,172 @@ class Pages:
 
     def view(self, path: str, scope: str = "read") -> Callable[[View], View]:
         """Register what answers ``GET /dashboard/experiments/{experiment}`` followed by ``path``."""
-        return self._route(f"{EXPERIMENTS}/{{experiment}}{path}", "GET", scope)
+        return self._route(f"{EXPERIMENTS}/{{experiment}}{path}", LOOKING, scope)
 
     def action(self, path: str, scope: str = "admin") -> Callable[[View], View]:
         """Register what a form does that is sent there; it must carry the token of the session."""
-        return self._route(f"{EXPERIMENTS}/{{experiment}}{path}", "POST", scope)
+        return self._route(f"{EXPERIMENTS}/{{experiment}}{path}", DOING, scope)
+
+    def home(self) -> Callable[[View], View]:
+        """Register what answers ``GET /dashboard``."""
+        return self._route(PATH, LOOKING, "read")
 
     def show(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page, or a part of one, from a template in ``templates/dashboard``."""
         names: dict[str, Any] = {"experiment": asked.experiment} if asked.experiment else {}
-        return self._page(asked.visitor, template, status, **names, **values)
+        return self._page(asked.visitor, template, status, **{"said": asked.said, **names, **values})
 
     def back(self, asked: Asked, path: str, said: str = "") -> RedirectResponse:
-        """After an action: to a view, with words on what was done."""
-        query = f"?{urlencode({'said': said})}" if said else ""
-        return RedirectResponse(f"{EXPERIMENTS}/{quote(asked.experiment)}{path}{query}", 303, headers=HEADERS)
+        """After an action: to a view, with words on what was done. They are sealed, so that no link can forge them."""
+        seal = self._sessions.seal(asked.visitor.csrf, said)
+        query = f"?{urlencode({'said': said, 'seal': seal})}" if said else ""
+        return _redirect(f"{EXPERIMENTS}/{quote(asked.experiment)}{path}{query}")
 
     # ---- routes -------------------------------------------------------------------------------------------------
 
     def add_common(self) -> None:
         """Signing in and out, and the files that pages load."""
 
-        @self._app.get(PATH + "/static/{name}", include_in_schema=False)
-        async def static(name: str) -> Response:
-            if name not in ASSETS:
-                raise HTTPException(404, "there is no such file.")
-            return _asset(name)
+        @self._open("/", LOOKING)
+        async def front_door(_: Request) -> Response:
+            return _redirect(PATH)
 
-        @self._app.get(SIGN_IN, include_in_schema=False)
+        @self._open(PATH + "/static/{name}", LOOKING)
+        async def static(request: Request) -> Response:
+            if request.path_params["name"] not in ASSETS:
+                raise NotFoundError("there is no such file.")
+            return _asset(request.path_params["name"])
+
+        @self._open(SIGN_IN, LOOKING)
         async def sign_in(request: Request) -> Response:
             if await self._door.is_open():
-                return RedirectResponse(PATH, 303)
+                return _redirect(PATH)
             return self._sign_in_page(_local(request.query_params.get("next", "")))
 
-        @self._app.post(SIGN_IN, include_in_schema=False)
+        @self._open(SIGN_IN, DOING)
         async def enter(request: Request) -> Response:
-            form = await _form(request)
-            where, actor = _local(form.get("next", "")), form.get("actor", "").strip()
-            key = await self._door.find(form.get("key", "").strip()) if _same_origin(request) else None
-            if key is None or keys.has_expired(key) or not keys.may(key, "read"):
-                return self._sign_in_page(where, "This is not a key that opens the dashboard.", 401)
-            if len(actor) > MAX_ACTOR or not actor.isprintable():
-                return self._sign_in_page(where, f"A name has at most {MAX_ACTOR} printable characters.", 422)
-            answer = RedirectResponse(where, 303, headers=HEADERS)
-            self._set_cookie(request, answer, self._sessions.begin(key.id, actor))
-            return answer
+            return await self._enter(request, await _form(request))
 
-        @self._app.post(f"{PATH}/sign-out", include_in_schema=False)
+        @self._open(f"{PATH}/sign-out", DOING)
         async def leave(request: Request) -> Response:
-            session, form = self._session(request), await _form(request)
-            answer = RedirectResponse(SIGN_IN, 303, headers=HEADERS)
-            if session is not None and self._sessions.is_token(session, form.get("csrf", "")):
+            session, answer = self._session(request), _redirect(SIGN_IN)
+            if session is not None and self._is_ours(request, session, await _form(request)):
                 answer.delete_cookie(COOKIE, path=PATH)
             return answer
 
-    def home(self) -> Callable[[View], View]:
-        """Register what answers ``GET /dashboard``."""
-        return self._route(PATH, "GET", "read")
+    def add_rest(self) -> None:
+        """What is no page, or not asked for like one; added last, since routes are tried one after the other."""
 
-    def _route(self, path: str, method: str, scope: str) -> Callable[[View], View]:
+        @self._open(PATH + "/{rest:path}", EVERY_METHOD)
+        async def nothing(request: Request) -> Response:
+            if not request.path_params["rest"]:
+                return _redirect(PATH)
+            if request.method in LOOKING:
+                raise NotFoundError("there is no such page.")
+            raise HTTPException(405, "this cannot be sent here.")
+
+    def _route(self, path: str, methods: Sequence[str], scope: str) -> Callable[[View], View]:
         def register(view: View) -> View:
+            @self._open(path, methods)
             async def answer(request: Request) -> Response:
                 return await self._answer(request, view, scope)
 
-            self._app.add_api_route(path, answer, methods=[method], include_in_schema=False, response_model=None)
             return view
 
         return register
 
+    def _open(self, path: str, methods: Sequence[str]) -> Callable[[Handler], Handler]:
+        """Register what answers whoever asks; if it refuses, that is said on a page."""
+
+        def register(handler: Handler) -> Handler:
+            async def answer(request: Request) -> Response:
+                try:
+                    return await handler(request)
+                except (HTTPException, RefusalError) as refusal:
+                    return self._problem(request, refusal)
+
+            self._app.add_api_route(path, answer, methods=list(methods), include_in_schema=False, response_model=None)
+            return handler
+
+        return register
+
     async def _answer(self, request: Request, view: View, scope: str) -> Response:
-        """Let a view answer, or say why it does not."""
-        open_to_all = await self._door.is_open()
-        session = self._session(request)
-        if session is None or (not session.key and not open_to_all):
-            if not open_to_all:
-                return _to_sign_in(request)
-            session = self._sessions.begin("")  # for the token of its forms
+        """Let a view answer whoever may ask it; who is not known has to sign in."""
+        session = OPEN if await self._door.is_open() else self._session(request)
+        if session is None:
+            return _to_sign_in(request)
         try:
             await self._door.check_session(request, scope, session.key, session.actor or None)
         except HTTPException as refusal:
             if refusal.status_code == 401:
                 return _to_sign_in(request)
-            return self._problem(self._visitor(session), refusal.status_code, str(refusal.detail))
-        visitor = self._visitor(session)
-        form = {} if request.method == "GET" else await _form(request)
-        if request.method != "GET" and not self._is_ours(request, session, form):
-            return self._problem(visitor, 403, "This form is too old, or not from this page. Go back and try again.")
-        asked = Asked(
+            raise
+        answer = await view(await self._asked(request, session))
+        if session is not OPEN:
+            self._set_cookie(request, answer, self._sessions.renewed(session))
+        return answer
+
+    async def _asked(self, request: Request, session: Session) -> Asked:
+        """What a view is asked, if the request is one that it may be asked."""
+        experiment, visitor = request.path_params.get("experiment", ""), self._visitor(session)
+        if experiment and not ID.fullmatch(experiment):
+            raise NotFoundError(f"there is no experiment {experiment[:80]!a}.")
+        form = {} if request.method in LOOKING else await _form(request)
+        if request.method not in LOOKING and not self._is_ours(request, session, form):
+            raise HTTPException(403, "This form is too old, or not from this page. Go back, reload and try again.")
+        query = dict(request.query_params)
+        said = query.get("said", "")
+        return Asked(
             request=request,
-            experiment=request.path_params.get("experiment", ""),
-            query=dict(request.query_params),
+            experiment=experiment,
+            query=query,
             form=form,
             visitor=visitor,
             part="hx-request" in request.headers,
+            said=said if self._sessions.is_seal(visitor.csrf, said, query.get("seal", "")) else "",
         )
+
+    async def _enter(self, request: Request, form: Query) -> Response:
+        """Let somebody sign in; refusals are counted, and a few of them logged."""
+        where, actor = _local(form.get("next", "")), form.get("actor", "").strip()
+        if not _same_origin(request):
+            raise HTTPException(403, "This form is not from this page.")
+        if await self._door.is_open():
+            return _redirect(PATH)
         try:
-            answer = await view(asked)
-        except UnavailableError:
-            log.warning("the dashboard: the store does not answer")
-            answer = self._problem(visitor, 503, UNAVAILABLE)
-        except RefusalError as refusal:
-            answer = self._problem(visitor, refusal.status, str(refusal))
-        self._set_cookie(request, answer, self._sessions.renewed(session))
+            key = await self._door.sign_in(form.get("key", "").strip())
+            actor = as_actor(actor, "your name") if actor else ""
+        except (HTTPException, InvalidError) as refusal:
+            words = refusal.detail if isinstance(refusal, HTTPException) else str(refusal)
+            remote = None if request.client is None else request.client.host
+            sign_ins.warning("somebody was not let in to the dashboard", extra=fields(remote=remote, reason=words))
+            words = "this is not a key that opens the dashboard." if words == NO_KEY else words
+            status = refusal.status_code if isinstance(refusal, HTTPException) else refusal.status
+            return self._sign_in_page(where, words, status)
+        answer = _redirect(where)
+        self._set_cookie(request, answer, self._sessions.begin(key.id, actor))
         return answer
 
     # ---- small parts --------------------------------------------------------------------------------------------
 
     def _page(self, visitor: Visitor, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         versions = {name: version(name) for name in ASSETS}
-        always: dict[str, Any] = {"visitor": visitor, "views": VIEWS, "view": "", "versions": versions}
+        always: dict[str, Any] = {"visitor": visitor, "views": VIEWS, "view": "", "versions": versions, "said": ""}
         text = render(f"dashboard/{template}", **{**always, **values}, version=__version__)
         return HTMLResponse(text, status, headers=HEADERS)
 
-    def _problem(self, visitor: Visitor, status: int, words: str) -> Response:
-        heading = {403: "Not allowed", 404: "Not found", 503: "Not available"}.get(status, "This cannot be done")
-        return self._page(visitor, "problem.html", status, heading=heading, problem=words)
+    def _problem(self, request: Request, refusal: HTTPException | RefusalError) -> Response:
+        """A page that says why there is no other one; nothing of our insides is shown."""
+        status, words = _status_and_words(refusal)
+        heading = HEADINGS.get(status, "This cannot be done")
+        session, experiment = self._session(request), request.path_params.get("experiment", "")
+        visitor = NOBODY if session is None else self._visitor(session)
+        there = status not in (403, 404) and ID.fullmatch(experiment)  # as far as we know
+        names = {"experiment": experiment} if there else {}
+        return self._page(visitor, "problem.html", status, heading=heading, problem=words, **names)
 
     def _sign_in_page(self, where: str, problem: str = "", status: int = 200) -> Response:
-        nobody = Visitor("", "", (), "")
-        return self._page(nobody, "sign_in.html", status, next=where, problem=problem, max_actor=MAX_ACTOR)
+        return self._page(NOBODY, "sign_in.html", status, next=where, problem=problem, max_actor=MAX_ACTOR)
 
     def _session(self, request: Request) -> Session | None:
         return self._sessions.read(request.cookies.get(COOKIE, ""))
@@ -267,35 +330,54 @@ class Pages:
         return _same_origin(request) and self._sessions.is_token(session, given)
 
 
+def _status_and_words(refusal: HTTPException | RefusalError) -> tuple[int, str]:
+    if isinstance(refusal, HTTPException):
+        return refusal.status_code, str(refusal.detail)
+    if isinstance(refusal, UnavailableError):
+        log.warning("the dashboard: %s", refusal)
+        return 503, UNAVAILABLE
+    if refusal.status >= 500:
+        log.error("the dashboard: %s", refusal)
+        return refusal.status, FAULT
+    return refusal.status, str(refusal)
+
+
+def _redirect(where: str) -> RedirectResponse:
+    return RedirectResponse(where, 303, headers=HEADERS)
+
+
 def _asset(name: str) -> Response:
-    headers = {"cache-control": "public, max-age=31536000, immutable", "x-content-type-options": "nosniff"}
+    headers = {**HEADERS, "cache-control": "public, max-age=31536000, immutable"}
     return Response(asset(name), media_type=ASSETS[name], headers=headers)
 
 
 async def _form(request: Request) -> Query:
     """The fields of a form; what cannot be read is not there."""
     body = (await request.body()).decode("utf-8", "replace")
-    return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=1000))
+    try:
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+    except ValueError:
+        raise InvalidError(f"a form has at most {MAX_FIELDS} fields.") from None
 
 
 def _same_origin(request: Request) -> bool:
     """Whether a browser says that the request comes from a page of this service; others say nothing."""
     origin = request.headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")
 
 
 def _local(where: str) -> str:
     """Where to go after signing in: a page of the dashboard and nothing else."""
-    fine = where.startswith(PATH + "/") or where == PATH or where.startswith(PATH + "?")
-    return where if fine and "\\" not in where and where.isprintable() else PATH
+    fine = where == PATH or where.startswith((PATH + "/", PATH + "?"))
+    path = unquote(where.partition("?")[0])
+    if not fine or "\\" in path or not where.isascii() or not where.isprintable() or ".." in path.split("/"):
+        return PATH
+    return where
 
 
 def _to_sign_in(request: Request) -> Response:
     """To the page for signing in, and from there back; htmx is told to load a whole page."""
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    if request.method != "GET":
-        here = PATH
-    target = f"{SIGN_IN}?{urlencode({'next': here})}"
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={**HEADERS, "hx-redirect": f"{SIGN_IN}?{urlencode({'next': PATH})}"})
-    return RedirectResponse(target, 303, headers=HEADERS)
+    return _redirect(f"{SIGN_IN}?{urlencode({'next': here if request.method in LOOKING else PATH})}")

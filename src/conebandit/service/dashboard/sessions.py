@@ -9,15 +9,22 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 from typing import NamedTuple
+
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.stores.seals import read_secret
 
 COOKIE = "conebandit_session"
 PATH = "/dashboard"
 LIFETIME = 3600  # seconds without a request after which one has to sign in again
+VARIABLE = "CONEBANDIT_SESSION_KEY"
+MIN_KEY = 16  # bytes
 MAX_LIFETIME = 12 * 3600  # seconds after which one has to, whatever one did
 
 
@@ -43,6 +50,9 @@ class Session(NamedTuple):
     begun: int
     ends: int
     id: str
+
+
+OPEN = Session("", "", 0, 0, "")  # of everybody while there are no keys: it has no cookie
 
 
 class Sessions:
@@ -72,23 +82,23 @@ class Sessions:
         return Session(key, actor, now, now + LIFETIME, secrets.token_urlsafe(12))
 
     def renewed(self, session: Session) -> Session:
-        """The same session, if less than half of its time is left with more of it; never beyond its longest time."""
-        now = int(self._clock())
-        if session.ends - now > LIFETIME // 2:
-            return session
-        return session._replace(ends=min(now + LIFETIME, session.begun + MAX_LIFETIME))
+        """The same session after a request: its time begins anew, but never goes beyond its longest time."""
+        return session._replace(ends=min(int(self._clock()) + LIFETIME, session.begun + MAX_LIFETIME))
 
     def cookie(self, session: Session) -> str:
         """What the browser keeps."""
-        body = base64.urlsafe_b64encode(json.dumps(session).encode()).decode()
+        body = base64.urlsafe_b64encode(json.dumps(session).encode()).decode().rstrip("=")  # cookies quote what has it
         return f"{body}.{self._sign('session', body)}"
 
     def read(self, cookie: str) -> Session | None:
         """The session of a cookie; None if it is not ours, or over."""
         body, _, signature = cookie.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign("session", body).encode()):
+        if not _same(signature, self._sign("session", body)):
             return None
-        session = Session(*json.loads(base64.urlsafe_b64decode(body)))
+        try:
+            session = Session(*json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))))
+        except (ValueError, TypeError):
+            return None  # of another release with the same secret
         return session if self._clock() < session.ends else None
 
     def token(self, session: Session) -> str:
@@ -97,7 +107,38 @@ class Sessions:
 
     def is_token(self, session: Session, given: str) -> bool:
         """Whether a form of this session has sent this."""
-        return hmac.compare_digest(given.encode(), self.token(session).encode())
+        return _same(given, self.token(session))
+
+    def seal(self, token: str, words: str) -> str:
+        """Comes with words in an address that the session of this token is to see, so that nobody else can say them."""
+        return self._sign("said", f"{token} {words}")
+
+    def is_seal(self, token: str, words: str, given: str) -> bool:
+        """Whether these words are ours."""
+        return _same(given, self.seal(token, words))
 
     def _sign(self, purpose: str, text: str) -> str:
-        return hmac.new(self._secret, f"{purpose} {text}".encode(), sha256).hexdigest()
+        return hmac.new(self._secret, f"{purpose} {text}".encode("utf-8", "surrogatepass"), sha256).hexdigest()
+
+
+def find_session_key(path: Path | None) -> bytes | None:
+    """The secret in a file, if one is given, or else in the environment, if there; not in both."""
+    given = os.environ.get(VARIABLE)
+    if path is None:
+        return None if given is None else _checked_key(given, VARIABLE)
+    if given is not None:
+        raise InvalidError(f"there is a session key in {path} and in {VARIABLE}: give one of them.")
+    return _checked_key(read_secret(path, "session key"), str(path))
+
+
+def _checked_key(text: str, where: str) -> bytes:
+    """Without what is in it: it is a secret."""
+    key = text.strip().encode("utf-8", "surrogateescape")
+    if len(key) < MIN_KEY:
+        raise InvalidError(f"{where}: a session key has at least {MIN_KEY} bytes; make one with openssl rand -hex 32.")
+    return key
+
+
+def _same(given: str, expected: str) -> bool:
+    """Whether two signatures are the same; takes as long for one that is almost right."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())

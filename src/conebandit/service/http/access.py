@@ -106,6 +106,16 @@ class Doorkeeper:
             self._admit(found, request, scope)
         CALLER.set(Caller(found, actor))
 
+    async def sign_in(self, given: str) -> KeyRow:
+        """The key with which somebody signs in to look at experiments; refused as a request would be."""
+        found = await self.find(given)
+        if found is None:
+            raise self._refusal("key", 401, NO_KEY)
+        CALLER.set(Caller(found))
+        self._check_terms(found, "read")
+        self._uses.note(found.id)
+        return found
+
     async def is_open(self) -> bool:
         """Whether there are no keys and only this machine can ask."""
         return not await self._keys.get() and not self._reachable
@@ -124,15 +134,19 @@ class Doorkeeper:
 
     def _check_key(self, key: KeyRow, request: Request, scope: str) -> None:
         """Refuse what a key does not open."""
-        if keys.has_expired(key):
-            raise self._refusal("expired", 401, f"this API key has expired on {key.expires}; ask for another one.")
-        if not keys.may(key, scope):
-            raise self._refusal("scope", 403, f"this API key has not the scope {scope!r}.")
+        self._check_terms(key, scope)
         experiment = request.path_params.get("experiment")
         if experiment is not None:
             self.check_experiment(experiment)
         elif key.experiments and request.scope["route"].path not in FOR_SOME:
             raise self._refusal("experiment", 403, "this needs an API key for all experiments; this one is for some.")
+
+    def _check_terms(self, key: KeyRow, scope: str) -> None:
+        """Refuse a key that has expired, or has not the scope."""
+        if keys.has_expired(key):
+            raise self._refusal("expired", 401, f"this API key has expired on {key.expires}; ask for another one.")
+        if not keys.may(key, scope):
+            raise self._refusal("scope", 403, f"this API key has not the scope {scope!r}.")
 
     def check_experiment(self, id_: str) -> None:
         """Refuse the request if its key is not for this experiment."""

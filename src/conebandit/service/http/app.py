@@ -38,7 +38,12 @@ class _Service(FastAPI):
 
 
 def create_app(
-    writer: Writer, hosts: Collection[str] = (), *, reachable: bool = True, rate: Rate | None = None
+    writer: Writer,
+    hosts: Collection[str] = (),
+    *,
+    reachable: bool = True,
+    rate: Rate | None = None,
+    session_key: bytes | None = None,
 ) -> FastAPI:
     """The service as an ASGI application; it closes the writer when it is shut down.
 
@@ -52,6 +57,8 @@ def create_app(
         Whether other machines can reach it. Then nobody is answered without a key, even if there are none.
     rate
         How many decisions and outcomes each key may ask for, unless it has a rate of its own; None: any number.
+    session_key
+        What sessions of the dashboard are signed with; None: a random one, which no other process knows.
 
     Examples
     --------
@@ -82,7 +89,7 @@ def create_app(
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)
-    add_dashboard(app, door, backend)
+    add_dashboard(app, door, backend, session_key)
     add_reference(app)
     add_error_handlers(app)
     app.add_middleware(RequestMiddleware, counts=counts)

@@ -62,6 +62,7 @@ def serve(
     anchor: str | None = None,
     anchor_every: float = EVERY,
     rate: Rate | None = None,
+    session_key: bytes | None = None,
     log_requests: bool = False,
 ) -> None:
     """Serve until interrupted.
@@ -83,6 +84,8 @@ def serve(
         and every so many seconds.
     rate
         How many decisions and outcomes each key may ask for, unless it has a rate of its own; None: any number.
+    session_key
+        What sessions of the dashboard are signed with; None: a random one, which no other process knows.
     log_requests
         Whether each request is a line of the access log.
     """
@@ -98,6 +101,7 @@ def serve(
         port,
         allow_hosts,
         rate=rate,
+        session_key=session_key,
         tidy_up=_freeze_memory,
         kernels=Kernels(apart=True),
         say=say,
@@ -127,7 +131,14 @@ def _patiently(
 
 
 @contextmanager
-def serving(where: str, host: str = "127.0.0.1", port: int = 0, *, rate: Rate | None = None) -> Iterator[str]:
+def serving(
+    where: str,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    rate: Rate | None = None,
+    session_key: bytes | None = None,
+) -> Iterator[str]:
     """Serve from a thread while the block runs; gives the address.
 
     Examples
@@ -137,7 +148,7 @@ def serving(where: str, host: str = "127.0.0.1", port: int = 0, *, rate: Rate | 
     ...     urllib.request.urlopen(address + "/healthz").read()
     b'{"status":"ok"}'
     """
-    server, listener = _prepare(where, host, port, rate=rate)
+    server, listener = _prepare(where, host, port, rate=rate, session_key=session_key)
     with listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -167,6 +178,7 @@ def _prepare(
     allow_hosts: Sequence[str] = (),
     *,
     rate: Rate | None = None,
+    session_key: bytes | None = None,
     tidy_up: Callable[[], None] = _nothing,
     kernels: Kernels | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -193,7 +205,7 @@ def _prepare(
     say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
     connections = Connections(max_connections())
     config = uvicorn.Config(
-        create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host), rate=rate),
+        create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host), rate=rate, session_key=session_key),
         log_config=None,  # how and where is up to the process: see logs.py
         log_level="warning",
         access_log=False,

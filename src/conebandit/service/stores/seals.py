@@ -83,13 +83,7 @@ class Seals:
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """The keys in a file, which nobody but its owner may read."""
-        try:
-            text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidError(f"the seal keys {path} cannot be read: {error}") from None
-        if os.name == "posix" and mode & _READABLE_BY_OTHERS:
-            raise InvalidError(f"others may read the seal keys {path}: run chmod 600 on it, or make new keys.")
-        return cls.parse(text, str(path))
+        return cls.parse(read_secret(path, "seal keys"), str(path))
 
     @classmethod
     def from_environment(cls) -> Self:
@@ -151,6 +145,17 @@ def find_seals(path: Path | None) -> Seals:
     if VARIABLE in os.environ:
         raise InvalidError(f"there are seal keys in {path} and in {VARIABLE}: give one of them.")
     return Seals.from_file(path)
+
+
+def read_secret(path: Path, what: str) -> str:
+    """What is in a file with secrets; an ``InvalidError`` if others than its owner may read it."""
+    try:
+        text, mode = path.read_text(encoding="utf-8"), path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidError(f"the {what} {path} cannot be read: {error}") from None
+    if os.name == "posix" and mode & _READABLE_BY_OTHERS:
+        raise InvalidError(f"others may read the {what} {path}: run chmod 600 on it, or make it anew.")
+    return text
 
 
 def key_of(sealed: str) -> str | None:
