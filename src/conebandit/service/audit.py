@@ -57,26 +57,44 @@ class Wanted(NamedTuple):
         )
 
 
+class Found(NamedTuple):
+    """Events that were asked for; ``causes`` has when each of them was, and who caused it."""
+
+    records: list[Record]
+    causes: list[tuple[int, By | None]]
+    next: int
+    more: bool
+
+
 def audit(store: Store, experiment_id: str, wanted: Wanted, after: int = 0, limit: int = 100) -> AuditPage:
     """Some of the wanted events after a position, oldest first; ``next`` of the page is where to go on.
 
     A page may be empty although more follow: a long log is searched a part at a time. At the end of the log ``more`` is
     false; whoever asks again with ``next`` gets what was appended since.
     """
+    found = find_events(store, experiment_id, wanted, after, limit)
+    shown = tuple(_shown(record, at, by) for record, (at, by) in zip(found.records, found.causes, strict=True))
+    return AuditPage(shown, found.next, more=found.more)
+
+
+def find_events(store: Store, experiment_id: str, wanted: Wanted, after: int, limit: int) -> Found:
+    """The records of such a page."""
     unknown = set(wanted.kinds) - set(KINDS)
     if unknown:
         raise InvalidError(f"kind must be one of {', '.join(KINDS)}; got {short(min(unknown))}.")
     with store.read() as session:
         start, end = _span(session, experiment_id, wanted, after)
-    found: list[AuditedEvent] = []
+    records: list[Record] = []
+    causes: list[tuple[int, By | None]] = []
     for searched, record in enumerate(_candidates(store, experiment_id, wanted.kinds, start, end), start=1):
         if _may_be_by(record, wanted):
             entry = read(record)
             if wanted.asks_for(record.kind, entry.event.at, entry.by):
-                found.append(_shown(record, entry.event.at, entry.by))
-        if len(found) == limit or searched == MAX_SEARCHED:
-            return AuditPage(tuple(found), record.seq, more=record.seq < end.seq)
-    return AuditPage(tuple(found), end.seq, more=False)
+                records.append(record)
+                causes.append((entry.event.at, entry.by))
+        if len(records) == limit or searched == MAX_SEARCHED:
+            return Found(records, causes, record.seq, more=record.seq < end.seq)
+    return Found(records, causes, end.seq, more=False)
 
 
 def _span(session: Session, experiment_id: str, wanted: Wanted, after: int) -> tuple[Head, Head]:

@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from conebandit.service.dashboard.pages import Pages
 from conebandit.service.dashboard.sessions import Sessions
+from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
 from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
@@ -26,4 +27,5 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     pages = Pages(app, door, backend, Sessions(secret))
     pages.add_common()
     add_overview(pages)
+    add_log(pages)
     pages.add_rest()  # last

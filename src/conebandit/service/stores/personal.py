@@ -120,6 +120,12 @@ class PersonalTables:
         [(count, first)] = list(self._run(sql, (experiment, unit, DECISION)))
         return int(count), int(first)
 
+    def some_of_unit(self, experiment: str, unit: str, after: int, most: int) -> list[Alias]:
+        """The next decisions of a unit after a position, in order; also while the unit is being erased."""
+        sql = """SELECT kind, name, alias, unit, seq FROM aliases
+            WHERE experiment = ? AND unit = ? AND seq > ? AND alias <> unit ORDER BY seq LIMIT ?"""
+        return [Alias(*row) for row in self._run(sql, (experiment, unit, after, most))]
+
     # ---- erasing --------------------------------------------------------------------------------------------------
 
     def release_names(self, experiment: str, unit: str) -> None:

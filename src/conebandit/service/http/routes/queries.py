@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query
@@ -103,9 +103,7 @@ def _add_log(look: APIRouter, backend: Backend) -> None:
         experiment: ExperimentId, kind: Annotated[Literal["jsonl", "csv", "parquet"], Query(alias="format")] = "jsonl"
     ) -> StreamingResponse:
         """The log (JSON lines), or a table of decisions with their outcomes (CSV, Parquet)."""
-        parts = await backend.read_long("export", export, backend.store, experiment, kind)
-        name = f'attachment; filename="{experiment}.{kind}"'
-        return StreamingResponse(_send(backend, parts), media_type=FORMATS[kind], headers={"content-disposition": name})
+        return await send_export(backend, experiment, kind)
 
     @look.get("/experiments/{experiment}/shift", response_model=ShiftReport)
     async def shift(experiment: ExperimentId) -> JSONResponse:
@@ -123,6 +121,15 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> EventPage:
             page = next(session.checked(experiment, start, head, limit))
     shown = tuple(LoggedEvent(record.seq, record.kind, record.check, shown_body(record)) for record in page)
     return EventPage(shown, next=page[-1].seq if page else after)
+
+
+async def send_export(
+    backend: Backend, experiment: str, kind: str, headers: Mapping[str, str] | None = None
+) -> StreamingResponse:
+    """An experiment as a file, which is made while it is sent."""
+    parts = await backend.read_long("export", export, backend.store, experiment, kind)
+    name = {"content-disposition": f'attachment; filename="{experiment}.{kind}"'}
+    return StreamingResponse(_send(backend, parts), media_type=FORMATS[kind], headers={**(headers or {}), **name})
 
 
 async def _send(backend: Backend, parts: Iterator[bytes]) -> AsyncIterator[bytes]:
