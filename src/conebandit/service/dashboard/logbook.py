@@ -13,7 +13,8 @@ from conebandit.service.audit import Wanted, find_events
 from conebandit.service.dashboard.telling import KINDS, by_whom, exact, history, told
 from conebandit.service.engine.traffic import decision_id
 from conebandit.service.errors import NotFoundError
-from conebandit.service.log.events import ERASED, Erased, read_as
+from conebandit.service.log.entries import read_as
+from conebandit.service.log.events import ERASED, Erased
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared_at
 from conebandit.service.stores.base import Store

@@ -9,7 +9,8 @@ from typing import Any
 from conebandit.experiment.declaration import Experiment
 from conebandit.pages.wording import number, shown
 from conebandit.service.log import events as kinds
-from conebandit.service.log.events import ERASED, By, Entry, Event
+from conebandit.service.log.entries import By, Entry
+from conebandit.service.log.events import ERASED, Event
 from conebandit.service.log.reports import Reports, Slot
 from conebandit.service.log.selection import Selection
 from conebandit.service.log.times import as_text
