@@ -56,6 +56,7 @@ LAYOUT = Layout(
         "facets": Array(("facets", "objectives")),
         "terms": Array(("features", 2), np.int64, fixed=True),
     },
+    cone_free=True,
 )
 
 

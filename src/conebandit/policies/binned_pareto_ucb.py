@@ -76,6 +76,7 @@ class BinnedParetoUCB(CompiledPolicy):
             "bins": Array((1,), np.int64, fixed=True),
             "width": Array((1,)),
         },
+        cone_free=True,
     )
 
     def _own_sizes(self) -> dict[str, int]:

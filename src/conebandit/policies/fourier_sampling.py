@@ -73,6 +73,7 @@ class FourierSampling(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "temperature": Array((1,)),
         },
+        cone_free=True,
     )
 
     def _own_sizes(self) -> dict[str, int]:

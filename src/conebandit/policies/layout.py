@@ -97,6 +97,9 @@ class Layout:
     learned
         Sizes that change as the policy learns other than by adding rows, each with its least value, which is also
         the one at the start. Arrays that have it are replaced by the policy.
+    cone_free
+        Whether nothing that is learned depends on the cone, so that all arrays but those with a size ``"facets"`` are
+        the same under every cone. Such a policy can be asked under another one.
 
     Examples
     --------
@@ -116,11 +119,13 @@ class Layout:
         arrays: Mapping[str, Array],
         *,
         learned: Mapping[str, int] | None = None,
+        cone_free: bool = False,
     ) -> None:
         if state._fields != ("size", *arrays):
             raise TypeError(f"{state.__name__} must have the fields size, {', '.join(arrays)}; got {state._fields}.")
         self._state, self._counters, self._arrays = state, counters, arrays
         self._learned = learned or {}
+        self.cone_free = cone_free
         self._position = {name: i for i, name in enumerate(counters)}
 
     def fresh(self, sizes: Sizes, given: Mapping[str, NDArray[Any]]) -> Any:
@@ -198,6 +203,11 @@ class Layout:
             else:
                 fields[name] = like
         return self._state(**fields)
+
+    def under_cone(self, arrays: Mapping[str, NDArray[Any]], fresh: Any) -> dict[str, NDArray[Any]]:
+        """Saved arrays with what depends on the cone from a fresh state of another cone; only if ``cone_free``."""
+        own = {name for name, array in self._arrays.items() if "facets" in array.shape}
+        return {name: getattr(fresh, name).copy() if name in own else array for name, array in arrays.items()}
 
     def _lengths_learned(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, int]:
         """The sizes that a policy has learned, by the first array that has them."""

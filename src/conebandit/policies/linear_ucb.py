@@ -60,6 +60,7 @@ class LinearParetoUCB(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "width": Array((1,)),
         },
+        cone_free=True,
     )
 
     def _own_sizes(self) -> dict[str, int]:

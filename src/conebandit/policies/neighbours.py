@@ -74,6 +74,7 @@ class NeighbourParetoUCB(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "constants": Array((2,)),
         },
+        cone_free=True,
     )
 
     def _side(self) -> int:

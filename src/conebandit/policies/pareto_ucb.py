@@ -55,6 +55,7 @@ class ParetoUCB1(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "width": Array((1,)),
         },
+        cone_free=True,
     )
 
     def _given(self) -> dict[str, NDArray[Any]]:

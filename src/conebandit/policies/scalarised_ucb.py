@@ -68,6 +68,7 @@ class ScalarisedUCB(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "width": Array((1,)),
         },
+        cone_free=True,
     )
 
     def _side(self) -> int:

@@ -71,6 +71,7 @@ class ParetoZooming(CompiledPolicy):
             "facets": Array(("facets", "objectives")),
             "constants": Array((2,)),
         },
+        cone_free=True,
     )
 
     def _given(self) -> dict[str, NDArray[Any]]:

@@ -122,6 +122,7 @@ class ConeKernel(CompiledPolicy):
             "slack": Array(("facets",), saved=False),
         },
         learned={"features": 1},
+        cone_free=True,
     )
 
     def __init__(
