@@ -24,7 +24,7 @@ def taught(make, cone, resolution=0.0, n=260):
         policy = type(policy)(cone=cone, **{**policy._arguments(), "resolution": resolution})
     for i in range(n):
         x, arm = rng.random(2), i % 4
-        reward = [arm * x[0], 1.0 - arm * x[1]] + rng.normal(0.0, 0.3, 2)
+        reward = np.array([arm * x[0], 1.0 - arm * x[1]]) + rng.normal(0.0, 0.3, 2)
         policy.observe(x, arm, [reward[0], np.nan] if i % 7 == 6 else reward)
     return policy
 

@@ -18,6 +18,7 @@ from conebandit.experiment.policy import make_policy, with_policy
 from conebandit.experiment.recommendation import chance_of, recommended
 from conebandit.experiment.rows import Rows, read_contexts, read_rows, restored_rows, teach
 from conebandit.experiment.segments import Segments, find_segments
+from conebandit.experiment.standing import clearest_lead
 from conebandit.policies.compiled import estimates
 from conebandit.policies.load import restored
 from conebandit.validate import storage
@@ -266,11 +267,8 @@ class Learner:
             raise InvalidError("nothing has been learned yet: call 'learn' with past rows first.")
 
     def _beats(self, arm: int, means: FloatArray) -> str | None:
-        """Name of the arm that is most clearly better than one, by estimates (K, M) of all; None if there is none."""
-        leads = ((means - means[arm]) @ self.experiment.cone.facets.T).min(axis=1)
-        leads[arm] = 0.0
-        by = int(np.argmax(np.nan_to_num(leads, nan=-np.inf)))
-        return self.experiment.arms[by] if leads[by] > 0.0 else None
+        by = clearest_lead(arm, means, self.experiment.cone)
+        return None if by is None else self.experiment.arms[by]
 
     def _relevance(self, x: FloatArray) -> dict[str, float]:
         """How much each column matters: as much as the one of its coordinates that matters most."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def in_words(cone: Order) -> str:
         if cone.dim > 1:
             sentences.append("No exchange rate is known: an arm beats another if it is worse in nothing.")
     elif cone.contains_orthant:
-        sentences += _rates(cone.facets * cone.signs, names)
+        sentences += _rates(cone, names)
     else:
         rows = "; ".join(_sum(row, names) for row in cone.facets)
         sentences = [f"An outcome beats another if none of these is smaller, and one is larger: {rows}."]
@@ -28,31 +29,57 @@ def in_words(cone: Order) -> str:
     return text[0].upper() + text[1:]
 
 
-def _rates(weightings: FloatArray, names: Sequence[str]) -> list[str]:
-    """What is known of the worth of each metric in units of each later one, under all of the weightings."""
-    sentences = []
-    for i, j in combinations(range(len(names)), 2):
+class ExchangeRate(NamedTuple):
+    """What one unit of an objective is worth in units of another, by their positions, if all others stay the same.
+
+    Nothing is known if it is between 0 and infinity. If both bounds are infinite, the other one counts for nothing
+    beside it; if both are 0, it is the one that does.
+    """
+
+    first: int
+    second: int
+    low: float
+    high: float
+
+
+def exchange_rates(cone: Order) -> list[ExchangeRate]:
+    """What is known of the worth of each objective in units of each later one; of a cone that contains the orthant.
+
+    Examples
+    --------
+    >>> import conebandit as cb
+    >>> exchange_rates(cb.Cone.from_tradeoffs("one unit of A is worth at most 3 of B", names=["A", "B"]))
+    [ExchangeRate(first=0, second=1, low=0.0, high=3.0)]
+    """
+    weightings, found = cone.facets * cone.signs, []
+    for i, j in combinations(range(cone.dim), 2):
         a, b = weightings[:, [i, j]][weightings[:, [i, j]].any(axis=1)].T
-        if not a.size:
-            continue
-        rates = np.divide(a, b, out=np.full(a.size, np.inf), where=b != 0)
-        low, high = float(rates.min()), float(rates.max())
+        if a.size:
+            rates = np.divide(a, b, out=np.full(a.size, np.inf), where=b != 0)
+            found.append(ExchangeRate(i, j, float(rates.min()), float(rates.max())))
+    return found
+
+
+def _rates(cone: Order, names: Sequence[str]) -> list[str]:
+    sentences = []
+    for i, j, low, high in exchange_rates(cone):
         if low == high == np.inf or high == 0:
             sentences.append(f"{names[j if high else i]} counts for nothing beside {names[i if high else j]}.")
         elif low == high:
-            sentences.append(f"One unit of {names[i]} is worth exactly {_rate(low)} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth exactly {as_digits(low)} of {names[j]}.")
         elif low > 0 and high < np.inf:
-            sentences.append(f"One unit of {names[i]} is worth between {_rate(low)} and {_rate(high)} of {names[j]}.")
+            between = f"between {as_digits(low)} and {as_digits(high)}"
+            sentences.append(f"One unit of {names[i]} is worth {between} of {names[j]}.")
         elif low > 0:
-            sentences.append(f"One unit of {names[i]} is worth at least {_rate(low)} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth at least {as_digits(low)} of {names[j]}.")
         elif high < np.inf:
-            sentences.append(f"One unit of {names[i]} is worth at most {_rate(high)} of {names[j]}.")
+            sentences.append(f"One unit of {names[i]} is worth at most {as_digits(high)} of {names[j]}.")
     return sentences
 
 
-def _rate(rate: float) -> str:
-    """Six digits, never with an exponent, which :meth:`conebandit.Cone.from_tradeoffs` would not read."""
-    return np.format_float_positional(rate, precision=6, fractional=False, trim="-")
+def as_digits(rate: float, digits: int = 6) -> str:
+    """So many digits, never with an exponent, which :meth:`conebandit.Cone.from_tradeoffs` would not read."""
+    return np.format_float_positional(rate, precision=digits, fractional=False, trim="-")
 
 
 def _sum(row: FloatArray, names: Sequence[str]) -> str:

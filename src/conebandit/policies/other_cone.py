@@ -1,4 +1,4 @@
-"""A policy, asked under another cone and resolution than it has: what would it report, on the same estimates?"""
+"""A policy, asked under another cone and resolution than its own: what it would report on the same estimates."""
 
 from __future__ import annotations
 

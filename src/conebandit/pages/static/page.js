@@ -33,3 +33,9 @@ document.addEventListener("htmx:afterRequest", (event) => {
   const place = document.getElementById("problem");
   if (place && event.detail.successful) place.hidden = true;
 });
+
+// A slider that sets the number of another field, as it is or as a power of ten.
+document.addEventListener("input", (event) => {
+  const field = event.target.dataset.sets && document.getElementById(event.target.dataset.sets);
+  if (field) field.value = Number((event.target.dataset.power ? 10 ** event.target.value : Number(event.target.value)).toPrecision(2));
+});

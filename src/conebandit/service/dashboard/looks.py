@@ -36,6 +36,10 @@ class Look:
         As of then.
     revising
         Whether corrections or changes do not count yet.
+    learned
+        For each metric by name, of how many decisions and past rows a value was learned.
+    barred
+        Arms that safety rules leave out.
     """
 
     experiment: Experiment
@@ -47,6 +51,8 @@ class Look:
     stage: str
     mode: str
     revising: bool
+    learned: dict[str, int]
+    barred: frozenset[str]
     lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
     taken: float = field(default_factory=time.monotonic, compare=False)
 
@@ -86,6 +92,8 @@ def _look(turn: Turn, experiment_id: str, before: Look | None) -> Look:
         "stage": state.stage,
         "mode": state.mode,
         "revising": state.corrected_from is not None,
+        "learned": dict(zip(state.experiment.metric_index, state.learned, strict=True)),
+        "barred": frozenset(state.rules.barred(state.at)),
     }
     if before is not None and before.version == state.version and before.experiment.arms == state.known:
         return replace(before, **now, taken=time.monotonic())
