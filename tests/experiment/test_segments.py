@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conebandit.experiment.columns import Categorical, Numeric
-from conebandit.experiment.segments import MIN_SHARE, _best_split, _grow, _in_words, _short_between
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.policy import make_policy
+from conebandit.experiment.segments import MIN_SHARE, _best_split, _grow, _in_words, _short_between, find_segments
 
 COLUMNS = (Numeric("age", 0.0, 100.0), Categorical("device", ("phone", "desk", "tv")), Numeric("x", -1.0, 1.0))
 
@@ -93,3 +95,20 @@ def test_thresholds_are_short():
     assert _short_between(39.2, 41.9) == 40.0
     assert _short_between(39.0, 40.0) == 40.0
     assert _short_between(0.123, 0.124) == 0.124
+
+
+def test_segments_know_their_contexts_and_new_ones_belong_to_exactly_one():
+    rng = np.random.default_rng(0)
+    context = [{"name": "age", "low": 0, "high": 100}, {"name": "device", "levels": ["phone", "desk"]}]
+    declared = {"id": "e", "arms": ["a", "b"], "metrics": [{"name": "m"}], "context": context, "policy": "ConeTree"}
+    experiment = Experiment.from_dict(declared)
+    policy = make_policy(experiment, experiment.arms)
+    x = np.column_stack([rng.random(2000), np.eye(2)[rng.integers(0, 2, 2000)]])
+    for row in x:
+        arm = int(rng.integers(2))
+        policy.observe(row, arm, [float((arm == 1) == (row[0] < 0.5)) + rng.normal(0, 0.1)])
+    found = find_segments(experiment, policy, x, 6)
+    assert len(found) > 1
+    assert [int(segment.has(experiment.columns, x).sum()) for segment in found] == [s.size for s in found]
+    new = np.column_stack([rng.random(500), np.eye(2)[rng.integers(0, 2, 500)]])
+    assert (sum(segment.has(experiment.columns, new).astype(int) for segment in found) == 1).all()

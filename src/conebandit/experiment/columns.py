@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -120,6 +121,21 @@ class Categorical:
 
 
 Column = Numeric | Categorical
+
+
+def by_column(columns: Sequence[Column], contexts: FloatArray) -> Iterator[tuple[Column, FloatArray]]:
+    """Each column with its coordinates (n, width) of contexts (n, d).
+
+    Examples
+    --------
+    >>> columns = Numeric("age", 20, 60), Categorical("device", ("phone", "desk"))
+    >>> [part.tolist() for _, part in by_column(columns, np.array([[0.5, 0.0, 1.0]]))]
+    [[[0.5]], [[0.0, 1.0]]]
+    """
+    start = 0
+    for column in columns:
+        yield column, contexts[:, start : start + column.width]
+        start += column.width
 
 
 def _value_or_default(column: Column, value: Any) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.experiment.columns import Categorical, Column, Numeric
+from conebandit.experiment.columns import Categorical, Column, Numeric, by_column
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.outlook import Interval, estimates_by_name, units_of, with_units
 from conebandit.experiment.policy import Served
@@ -25,6 +25,14 @@ MIN_SHARE = 0.02  # of the contexts that a rule must hold for: a reader wants no
 MIN_GAIN = 0.01  # share of all that is left to explain that a further rule must explain: less is not worth a line
 
 Flags = NDArray[np.bool_]
+
+
+class Condition(NamedTuple):
+    """What a rule asks of a column: to be below a number, or to be a level; not to be so, if ``holds`` is False."""
+
+    column: str
+    value: float | str
+    holds: bool
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,8 @@ class Segment:
         Of each metric for ``arm``, by name: averages over the contexts of the segment.
     agreement
         Share of its contexts whose front, by the policy, is exactly ``front``.
+    conditions
+        What the rule asks of each column; a context is in the segment if all of it is so.
 
     Examples
     --------
@@ -59,6 +69,22 @@ class Segment:
     front: tuple[str, ...]
     estimates: dict[str, Interval]
     agreement: float
+    conditions: tuple[Condition, ...] = ()
+
+    def has(self, columns: Sequence[Column], contexts: FloatArray) -> Flags:
+        """Which of some contexts (n, d), as the policy sees them, are in the segment.
+
+        Examples
+        --------
+        >>> young = Segment("age < 40", 1, 1.0, "new", ("new",), {}, 1.0, (Condition("age", 40.0, True),))
+        >>> young.has([Numeric("age", 20, 60)], np.array([[0.4], [0.5]])).tolist()
+        [True, False]
+        """
+        parts = {column.name: (column, part) for column, part in by_column(columns, contexts)}
+        inside: Flags = np.ones(len(contexts), dtype=np.bool_)
+        for name, value, holds in self.conditions:
+            inside &= _is_so(*parts[name], value) == holds
+        return inside
 
 
 @dataclass(frozen=True)
@@ -153,6 +179,7 @@ def find_segments(experiment: Experiment, policy: Served, contexts: FloatArray, 
                 front=tuple(experiment.arms[k] for k in np.flatnonzero(usual)),
                 estimates=estimates_by_name(experiment.metrics, *average),
                 agreement=float(same[members].mean()),
+                conditions=tuple(Condition(question.column.name, question.value, yes) for question, yes in rule),
             )
         )
     found.sort(key=lambda leaf: -leaf.size)
@@ -215,17 +242,17 @@ def _impurity(counts: FloatArray, n: FloatArray) -> FloatArray:
 
 
 def _questions(columns: Sequence[Column], x: FloatArray) -> Iterator[_Question]:
-    start = 0
-    for column in columns:
-        part = x[:, start : start + column.width]
-        start += column.width
-        if isinstance(column, Categorical):
-            for level, is_it in zip(column.levels, part.T == 1.0, strict=True):
-                yield _Question(column, level, is_it)
-        else:
-            values = column.decode(part)
-            for threshold in _thresholds(values):
-                yield _Question(column, threshold, values < threshold)
+    for column, part in by_column(columns, x):
+        values = column.levels if isinstance(column, Categorical) else _thresholds(column.decode(part))
+        for value in values:
+            yield _Question(column, value, _is_so(column, part, value))
+
+
+def _is_so(column: Column, part: FloatArray, value: Any) -> Flags:
+    """Where the coordinates (n, width) of a column are those of a level, or of a number below this one."""
+    if isinstance(column, Categorical):
+        return np.asarray(part[:, column.levels.index(value)] == 1.0)
+    return np.asarray(column.decode(part) < value)
 
 
 def _thresholds(values: FloatArray) -> list[float]:
