@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from conebandit.diagnose.monitor import ShiftMonitor
@@ -10,7 +11,8 @@ from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.log.entries import seal_event
 from conebandit.service.log.events import Decided
 from conebandit.service.log.selection import Selection
-from conebandit.service.shift import ShiftWatch, _Watched
+from conebandit.service.log.times import as_text
+from conebandit.service.shift import MAX_TIMES, ShiftWatch, _describe, _Times, _Watched
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import BEGINNING
 from tests.service.driver import Driver
@@ -133,15 +135,45 @@ def test_a_declared_block_is_used(make, declaration, block):
     assert (report.contexts, report.block) == (600, block)
 
 
+def decided(contexts, interval):
+    """Records of decisions in these contexts, one after each interval."""
+    served = Selection("off", "old", 1.0, ("old",), None, None)
+    page = []
+    for number, x in enumerate(contexts):
+        event = Decided(at=number * interval, id=str(number), context={}, x=x, selection=served)
+        page.append(seal_event(page[-1].head if page else BEGINNING, event))
+    return page
+
+
+def test_an_alarm_says_when_it_was_noticed_and_since_when(declaration):
+    watched = _Watched.begin(Experiment.from_dict(declaration | {"shift_block": 1}))
+    ages = np.random.default_rng(0).uniform(size=1400) ** np.where(np.arange(1400) < 900, 1.0, 6.0)
+    page = decided([(float(age), 1.0, 0.0) for age in ages], 5000)
+    watched.see(page[:600])
+    watched.see(page[600:])
+    alarm = _describe(watched).alarm
+    assert alarm.coordinate == "age"
+    assert 900 < alarm.at < 1000
+    assert alarm.noticed_at == as_text(5000 * (alarm.at - 1))
+    assert alarm.since == as_text(5000 * alarm.change_point)
+
+
+@pytest.mark.parametrize("n", [1, 100, MAX_TIMES, MAX_TIMES + 1, 5 * MAX_TIMES + 3])
+def test_times_of_long_logs_are_those_of_a_context_shortly_before(n):
+    times = _Times()
+    assert times.of(0) is None
+    for at in range(n):
+        times.add(at)
+    step = max(1, 2 ** int(np.ceil(np.log2(n / MAX_TIMES))))
+    assert all(number - step < times.of(number) <= number for number in range(0, n, 7))
+    assert times.of(n + 100) <= n - 1
+
+
 def test_days_end_by_the_clock_of_the_log(declaration):
     """One decision an hour: the same as blocks of 24, but for the last day, which has not ended."""
     watched = _Watched.begin(Experiment.from_dict(declaration | {"shift_block": "day"}))
-    served = Selection("off", "old", 1.0, ("old",), None, None)
     contexts = [(hour % 24 / 24, 1.0, 0.0) for hour in range(24 * 40)]
-    page = []
-    for hour, x in enumerate(contexts):
-        event = Decided(at=hour * 3_600_000, id=str(hour), context={}, x=x, selection=served)
-        page.append(seal_event(page[-1].head if page else BEGINNING, event))
+    page = decided(contexts, 3_600_000)
     watched.see(page[:500])
     watched.see(page[500:])
     plain = ShiftMonitor(3, seed=7, block=24)

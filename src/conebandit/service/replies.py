@@ -426,12 +426,18 @@ class AuditPage(Reply):
 
 @dataclass(frozen=True)
 class ShiftAlarm(Reply):
-    """The law of the contexts has changed: noticed after so many contexts, in which coordinate or pair, since when."""
+    """The law of the contexts has changed: noticed after so many contexts, in which coordinate or pair, since when.
+
+    ``noticed_at``: when the last of these contexts came. ``since``: when the first one after ``change_point`` did. In a
+    log of more than 4096 contexts both are those of a context shortly before.
+    """
 
     at: int
     coordinate: str | None
     change_point: int
     pair: tuple[str, ...] | None = None
+    noticed_at: str | None = None
+    since: str | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Self
 
@@ -18,6 +18,7 @@ from conebandit.service.export import declared, pages
 from conebandit.service.log.entries import read, read_as
 from conebandit.service.log.events import ContextCorrected, Decided, Voided
 from conebandit.service.log.replay import erased_units
+from conebandit.service.log.times import as_text
 from conebandit.service.replies import RecentShift, ShiftAlarm, ShiftReport
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Head, Record
@@ -28,7 +29,38 @@ AMENDED = (Voided.kind, ContextCorrected.kind)  # events after which a context i
 MAX_AMENDED = 2**62  # all of them
 # Length of a period, when one began (1970 began on a Thursday), and periods of the reference.
 PERIODS: dict[ShiftBlock, tuple[int, int, int]] = {"day": (DAY, 0, 15), "week": (7 * DAY, 4 * DAY, 7)}
+MAX_TIMES = 4096  # of contexts that are kept; when there are more, every second one goes
 REHEARSED, REHEARSED_BLOCK = 1000, 16  # contexts, and at most so many of them in a block
+
+
+class _Times:
+    """When contexts came: all times of a short log, of a long one those of every second, fourth, ... context.
+
+    Examples
+    --------
+    >>> times = _Times()
+    >>> for at in range(5000):
+    ...     times.add(at)
+    >>> times.of(17), times.of(4999), times.of(10_000)
+    (16, 4998, 4998)
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[int] = []
+        self._step, self._n = 1, 0
+
+    def add(self, at: int) -> None:
+        """The time of the next context."""
+        if self._n % self._step == 0:
+            self._kept.append(at)
+        self._n += 1
+        if len(self._kept) > MAX_TIMES:
+            del self._kept[1::2]
+            self._step *= 2
+
+    def of(self, number: int) -> int | None:
+        """When the context of this number came, from 0, or one shortly before it; None if there was none."""
+        return self._kept[min(number // self._step, len(self._kept) - 1)] if self._kept else None
 
 
 @dataclass
@@ -42,6 +74,7 @@ class _Watched:
     seen: Head = BEGINNING
     period: int = -1  # day or week of the last context
     erased: frozenset[str] = frozenset()  # units whose contexts were not seen
+    times: _Times = field(default_factory=_Times)
 
     @classmethod
     def begin(cls, experiment: Experiment, amended: dict[str, tuple[float, ...] | None] | None = None) -> Self:
@@ -53,10 +86,13 @@ class _Watched:
         """See the contexts of some events; what was seen is noted with them, so that none is seen twice."""
         decided = [read_as(Decided, record) for record in page if record.kind == Decided.kind]
         counted = (event for event in decided if self._counts(event))
-        for period, events in groupby(counted, key=self._period):
+        for period, group in groupby(counted, key=self._period):
+            events = list(group)
             if self.period not in (-1, period):
                 self.monitor.end_block()
             self.monitor.update_many(np.array([self.amended.get(event.id, event.x) for event in events]))
+            for event in events:
+                self.times.add(event.at)
             self.period = period
         self.seen = page[-1].head
 
@@ -176,7 +212,9 @@ def _describe(watched: _Watched) -> ShiftReport:
         coordinate, pair = monitor.alarm.coordinate, monitor.alarm.pair
         name = None if coordinate is None else names[coordinate]
         both = None if pair is None else tuple(names[i] for i in pair)
-        alarm = ShiftAlarm(monitor.alarm.at, name, monitor.alarm.change_point, both)
+        times = (watched.times.of(number) for number in (monitor.alarm.at - 1, monitor.alarm.change_point))
+        noticed, since = (None if time is None else as_text(time) for time in times)
+        alarm = ShiftAlarm(monitor.alarm.at, name, monitor.alarm.change_point, both, noticed, since)
     block: int | str | None = watched.block
     if block not in PERIODS:
         block = monitor.blocks.length if monitor.blocks else None
