@@ -15,7 +15,7 @@ from conebandit.experiment.frames import Frame
 from conebandit.experiment.how_many import SampleSize, how_many
 from conebandit.experiment.outlook import Outlook, RowExplanation, estimates_by_name, units_of
 from conebandit.experiment.policy import make_policy, with_policy
-from conebandit.experiment.recommendation import chance_of, recommended
+from conebandit.experiment.recommendation import chance_of, recommended, relevance
 from conebandit.experiment.rows import Rows, read_contexts, read_rows, restored_rows, teach
 from conebandit.experiment.segments import Segments, find_segments
 from conebandit.experiment.standing import clearest_lead
@@ -154,7 +154,9 @@ class Learner:
             for k, name in enumerate(names)
         ]
         outlooks.sort(key=lambda each: not each.on_front)
-        return RowExplanation(tuple(outlooks), self._relevance(x[0]), units_of(self.experiment.metrics))
+        return RowExplanation(
+            tuple(outlooks), relevance(self.experiment, self.policy, x[0]), units_of(self.experiment.metrics)
+        )
 
     def segments(self, frame: Any = None, *, max_leaves: int = 6) -> Segments:
         """Who gets what: a few readable rules that say nearly the same as the policy.
@@ -269,16 +271,6 @@ class Learner:
     def _beats(self, arm: int, means: FloatArray) -> str | None:
         by = clearest_lead(arm, means, self.experiment.cone)
         return None if by is None else self.experiment.arms[by]
-
-    def _relevance(self, x: FloatArray) -> dict[str, float]:
-        """How much each column matters: as much as the one of its coordinates that matters most."""
-        why: Any = self.policy.explain(x) if hasattr(self.policy, "explain") else None
-        shares = getattr(why, "relevance", np.array([np.nan]))
-        if not np.isfinite(shares).all() or not self.experiment.columns:
-            return {}
-        ends = np.cumsum([column.width for column in self.experiment.columns])
-        parts = np.split(shares, ends[:-1])
-        return {column.name: float(part.max()) for column, part in zip(self.experiment.columns, parts, strict=True)}
 
 
 def _known(number: float) -> float | None:

@@ -1,11 +1,13 @@
-"""Which arm of a front is recommended: the one that is most surely on it."""
+"""Which arm of a front is recommended, the one that is most surely on it, and which columns matter for that."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from conebandit.experiment.columns import by_column
+from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import Served
 from conebandit.policies.base import Front
 from conebandit.validate.arrays import FloatArray
@@ -29,6 +31,18 @@ def recommended(policy: Served, contexts: FloatArray) -> list[Recommended]:
 def chance_of(front: Front, arm: int) -> float:
     """That an arm is on the front; nan if the policy does not say."""
     return float("nan") if front.chances is None else float(front.chances[arm])
+
+
+def relevance(experiment: Experiment, policy: Served, x: FloatArray) -> dict[str, float]:
+    """How much each column matters at a context (d,): as much as the one of its coordinates that matters most.
+
+    Empty if the policy does not say.
+    """
+    why: Any = policy.explain(x) if hasattr(policy, "explain") else None
+    shares = getattr(why, "relevance", np.array([np.nan]))
+    if not np.isfinite(shares).all() or not experiment.columns:
+        return {}
+    return {column.name: float(part.max()) for column, part in by_column(experiment.columns, shares[None])}
 
 
 def _surest(front: Front, played: FloatArray) -> Recommended:
