@@ -6,9 +6,8 @@ from fastapi import FastAPI
 
 from conebandit.service.dashboard.pages import Pages
 from conebandit.service.dashboard.sessions import Sessions
-from conebandit.service.dashboard.views.log import add_log
-from conebandit.service.dashboard.sessions import PATH, Sessions
 from conebandit.service.dashboard.views.front import add_front
+from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
 from conebandit.service.dashboard.views.what_if import add_what_if
 from conebandit.service.http.access import Doorkeeper
@@ -30,7 +29,7 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     pages = Pages(app, door, backend, Sessions(secret))
     pages.add_common()
     add_overview(pages)
-    add_log(pages)
-    pages.add_rest()  # last
     add_front(pages)
     add_what_if(pages)
+    add_log(pages)
+    pages.add_rest()  # last
