@@ -14,8 +14,8 @@ from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
 
 
-def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: bytes | None = None) -> None:
-    """Let the application show its experiments to people.
+def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: bytes | None = None) -> Pages:
+    """Let the application show its experiments to people; the pages are to be closed with it.
 
     Parameters
     ----------
@@ -33,3 +33,4 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     add_what_if(pages)
     add_log(pages)
     pages.add_rest()  # last
+    return pages

@@ -18,6 +18,7 @@ from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.pages.template import ASSETS, asset, render, version
 from conebandit.service.dashboard.looks import Looks
 from conebandit.service.dashboard.sessions import COOKIE, OPEN, PATH, Session, Sessions
+from conebandit.service.dashboard.tallies import Tallies
 from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.http.access import NO_KEY, Doorkeeper
 from conebandit.service.http.backend import Backend
@@ -132,11 +133,13 @@ class Pages:
     ----------
     looks
         Experiments with copies of their policies.
+    tallies
+        What their logs add up to.
     """
 
     def __init__(self, app: FastAPI, door: Doorkeeper, backend: Backend, sessions: Sessions) -> None:
         self._app, self._door, self._sessions = app, door, sessions
-        self.backend, self.looks = backend, Looks(backend)
+        self.backend, self.looks, self.tallies = backend, Looks(backend), Tallies(backend.store)
 
     # ---- for views ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ A :class:`Tally` never changes: whoever has one may compute with it in any threa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -127,6 +127,10 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.seq)
+
+    def __getitem__(self, which: slice | NDArray[np.bool_] | NDArray[np.int64]) -> Sample:
+        """Some of them."""
+        return Sample(*(getattr(self, field.name)[which] for field in fields(self)))
 
 
 @dataclass(frozen=True)

@@ -76,6 +76,7 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         try:
+            await run_in_threadpool(pages.tallies.close)  # it reads the store, which the writer closes
             await door.close()
         finally:
             await run_in_threadpool(writer.close)
@@ -89,7 +90,7 @@ def create_app(
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
     add_operation_routes(app, door, backend, counts)
-    add_dashboard(app, door, backend, session_key)
+    pages = add_dashboard(app, door, backend, session_key)
     add_reference(app)
     add_error_handlers(app)
     app.add_middleware(RequestMiddleware, counts=counts)

@@ -49,6 +49,9 @@ class Repairs:
     def __init__(self, repairs: tuple[Repair, ...] = ()) -> None:
         self._repairs = repairs
 
+    def __bool__(self) -> bool:
+        return bool(self._repairs)
+
     @classmethod
     def find(cls, session: Session, experiment_id: str, upto: int) -> Repairs:
         """Those up to a position; a ``CorruptionError`` if one cannot be."""
