@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 from conebandit.experiment.columns import Categorical, Column, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.log.events import Decided, read
+from conebandit.service.log.entries import read
+from conebandit.service.log.events import Decided
 from conebandit.service.stores.base import Store
 
 PREFIX = "c."  # of the names of fields, so that a column may have any name

@@ -25,7 +25,8 @@ from conebandit.service.dashboard.periods import YOUNG, Series, by_day, by_hour
 from conebandit.service.dashboard.tally import MAX_RECENT, MAX_SAMPLE, Sample, Standing, Tally
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import events
-from conebandit.service.log.events import Decided, Entry, Values, read
+from conebandit.service.log.entries import Entry, read
+from conebandit.service.log.events import Decided, Values
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared_at, erased_units
 from conebandit.service.log.reports import last_arrival, last_observation

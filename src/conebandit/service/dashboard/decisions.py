@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.service.dashboard.tally import Sample
-from conebandit.service.log.events import whole_body
+from conebandit.service.log.entries import whole_body
 from conebandit.service.stores.records import Record
 
 MIN_MERGED = 1 << 16  # ids that are put in order at once, at least
