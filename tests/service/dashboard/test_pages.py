@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import time
-from contextlib import ExitStack
 from urllib.parse import quote
 
 import httpx
@@ -19,6 +18,7 @@ from conebandit.pages.palette import SERIES
 from conebandit.service.commands import serving as serving_command
 from conebandit.service.dashboard import pages as pages_module
 from conebandit.service.dashboard import sessions as sessions_module
+from conebandit.service.dashboard.looks import Looks
 from conebandit.service.dashboard.pages import HEADERS, VIEWS, _local
 from conebandit.service.dashboard.sessions import COOKIE, LIFETIME, MAX_LIFETIME, OPEN, Sessions, find_session_key
 from conebandit.service.errors import CorruptionError, UnavailableError
@@ -28,7 +28,7 @@ from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.sqlite import SqliteStore
 from tests.service.conftest import DECLARATION
-from tests.service.dashboard.visiting import Page, Visitor, make_key
+from tests.service.dashboard.visiting import Page, make_key
 from tests.service.driver import Driver
 
 SECRET = b"a secret that several processes share"
@@ -80,13 +80,6 @@ def kept(where, url, done, monkeypatch):
         for key in session.api_keys():
             session.remove_key(key.id)
     store.close()
-
-
-@pytest.fixture
-def come(url):
-    """Gives visitors."""
-    with ExitStack() as stack:
-        yield lambda at=url, **options: stack.enter_context(Visitor(at, **options))
 
 
 def cookies_of(reply):
@@ -506,7 +499,7 @@ def test_a_fault_shows_nothing_of_our_insides(kept, monkeypatch, caplog, come):
     async def broken(*_):
         raise CorruptionError("event 7 is not what was written")
 
-    monkeypatch.setattr(pages_module.Looks, "get", broken)
+    monkeypatch.setattr(Looks, "get", broken)
     page = come().get(OVERVIEW, 500)
     assert "event 7" not in page.text
     assert "event 7" in caplog.text

@@ -40,7 +40,7 @@ class Page(HTMLParser):
     @property
     def words(self):
         """All that can be read, with single spaces."""
-        return re.sub(r"\s+", " ", unescape("".join(self._words)))
+        return re.sub(r"\s+", " ", "".join(self._words))
 
     def form(self, action):
         """The first form that is sent to an address that ends like this."""

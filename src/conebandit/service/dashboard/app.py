@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from conebandit.service.dashboard.pages import Pages
 from conebandit.service.dashboard.sessions import Sessions
+from conebandit.service.dashboard.views.control import add_control
 from conebandit.service.dashboard.views.front import add_front
 from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
@@ -32,5 +33,6 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     add_front(pages)
     add_what_if(pages)
     add_log(pages)
+    add_control(pages)
     pages.add_rest()  # last
     return pages

@@ -14,9 +14,11 @@ from conebandit.service.dashboard.telling import KINDS, by_whom, exact, history,
 from conebandit.service.engine.traffic import decision_id
 from conebandit.service.errors import NotFoundError
 from conebandit.service.log.entries import read_as
-from conebandit.service.log.events import ERASED, Erased
+from conebandit.service.log.events import ERASED, Erased, Held
+from conebandit.service.log.held import on_hold
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared_at
+from conebandit.service.replies import HeldValue
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.personal import DECISION, ERASING, UNIT
 from conebandit.service.stores.records import Head, Record, check
@@ -208,6 +210,26 @@ def of_unit(store: Store, experiment_id: str, asked: str, after: int) -> LogPage
     """The events of some decisions of a unit."""
     with store.read() as session:
         return Logbook(session, experiment_id).of_unit(asked, after)
+
+
+@dataclass(frozen=True)
+class HeldPage:
+    """Values on hold, the units of metrics by name, and a position to go on from; 0 if there are no more."""
+
+    held: tuple[HeldValue, ...]
+    units: dict[str, str]
+    more: int
+
+
+def held(store: Store, experiment_id: str, after: int) -> HeldPage:
+    """Values that somebody must look at, oldest first."""
+    page = on_hold(store, experiment_id, after, MAX_SHOWN)
+    with store.read() as session:
+        head = session.existing_head(experiment_id)
+        later = session.amendments(experiment_id, (Held.kind,), page.next, head.seq, 1)
+        metrics = declared_at(session, experiment_id, head.seq).metrics
+    units = {metric.name: metric.units for metric in metrics if metric.units is not None}
+    return HeldPage(page.held, units, page.next if later else 0)
 
 
 def audited(store: Store, experiment_id: str, wanted: Wanted, after: int) -> LogPage:

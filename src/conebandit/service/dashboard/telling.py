@@ -75,9 +75,8 @@ def history(experiment: Experiment, entries: list[Entry]) -> list[list[str]]:
             words.append(told(experiment, event))
             continue
         late = reports.at(entry.seq).late
-        sentences = [
-            _received(experiment, event, name, before.get(name, Slot()), name in late) for name in event.values
-        ]
+        slots = {name: before.get(name, Slot()) for name in event.values}
+        sentences = [_received(experiment, event, name, slot, late=name in late) for name, slot in slots.items()]
         if reports.void is not None:
             sentences.append("The decision is void, so nothing of this counts.")
         words.append(sentences + _observed(event))
@@ -133,7 +132,7 @@ def _decision(event: kinds.Decided, *, erased: bool) -> list[str]:
 
 
 def _served(made: Selection, *, kept: bool) -> str:
-    arm = f"arm {shown(made.arm)}"
+    arm = f"Arm {shown(made.arm)}"
     if kept:
         return f"{arm}, which the unit has kept from an earlier decision."
     if made.mode == "live":

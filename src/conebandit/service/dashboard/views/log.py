@@ -6,7 +6,7 @@ from fastapi import Response
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.audit import ABOUT_NO_DECISION, AMENDMENTS, Wanted, milliseconds
-from conebandit.service.dashboard.logbook import audited, latest, of_decision, of_unit
+from conebandit.service.dashboard.logbook import audited, held, latest, of_decision, of_unit
 from conebandit.service.dashboard.pages import HEADERS, Asked, Pages
 from conebandit.service.dashboard.telling import KINDS, plain
 from conebandit.service.engine.repair import MAX_REASON
@@ -14,9 +14,7 @@ from conebandit.service.errors import NotFoundError
 from conebandit.service.export import FORMATS
 from conebandit.service.http.routes.queries import send_export
 from conebandit.service.log.bodies import MAX_POSITION, VERDICTS
-from conebandit.service.log.held import on_hold
 
-MAX_HELD = 50  # events that are looked at for a page of values on hold
 # What the audit trail can be asked for: those kinds that are found by an index come first.
 GROUPS = {
     "orders": ("orders: modes, stages, arms, rules, changes", tuple(sorted(ABOUT_NO_DECISION))),
@@ -80,12 +78,10 @@ def _add_search(pages: Pages) -> None:
 
 def _add_held(pages: Pages) -> None:
     @pages.view("/log/held")
-    async def held(asked: Asked) -> Response:
+    async def on_hold(asked: Asked) -> Response:
         after, store = _position(asked, "after"), pages.backend.store
-        page = await pages.backend.read_long("events", on_hold, store, asked.experiment, after, MAX_HELD)
-        more = page.next if page.next > after else 0
-        values = {"held": page.held, "more": more, "plain": plain, "max_reason": MAX_REASON}
-        return pages.show(asked, "log_held.html", view="Log", **values)
+        page = await pages.backend.read_long("events", held, store, asked.experiment, after)
+        return pages.show(asked, "log_held.html", view="Log", page=page, plain=plain, max_reason=MAX_REASON)
 
     @pages.action("/log/held", "admin")
     async def review(asked: Asked) -> Response:
@@ -113,11 +109,9 @@ def _wanted(asked: Asked) -> Wanted:
     kind = query.get("kind", "orders")
     if kind not in GROUPS and kind not in KINDS:
         raise InvalidError(f"kind must be one of those that are offered; got {kind[:40]!a}.")
-    since, until = (
-        milliseconds(query[name], words) if name in query else None
-        for name, words in (("from", "from"), ("to", "until"))
-    )
-    return Wanted(query.get("actor"), query.get("key"), GROUPS[kind][1] if kind in GROUPS else (kind,), since, until)
+    kinds = GROUPS[kind][1] if kind in GROUPS else (kind,)
+    since, until = (milliseconds(query[name], name) if name in query else None for name in ("from", "until"))
+    return Wanted(query.get("actor"), query.get("key"), kinds, since, until)
 
 
 def _number(text: str) -> float:
