@@ -88,18 +88,33 @@ class SampleSize:
 def how_many(
     experiment: Experiment, policy: Served, rows: Rows, *, resolution: Any, power: Any, seed: Any
 ) -> SampleSize:
-    """See :meth:`Learner.how_many`.
+    """See :meth:`Learner.how_many`."""
+    seen = _seen(rows, policy.n_arms)
+    return sample_size(experiment, policy, rows.contexts, seen, resolution=resolution, power=power, seed=seed)
+
+
+def sample_size(
+    experiment: Experiment,
+    policy: Served,
+    contexts: FloatArray,
+    seen: Flags,
+    *,
+    resolution: Any = None,
+    power: Any = 0.8,
+    seed: Any = 0,
+) -> SampleSize:
+    """How many more rows until the front is settled, at contexts such as these (n, d).
 
     At a context, the posterior says what the means may be and what an estimate from more rows may become: with g times
     the rows the variance of the posterior is 1/g of today's, and the estimate moves by what the variance has lost
     (preposterior analysis, Raiffa and Schlaifer 1961). So pairs of a truth and a later estimate are drawn, and the
-    front of the estimate is compared with the truth. Where nothing was seen, g times the rows show nothing, either.
+    front of the estimate is compared with the truth. Where nothing was seen, g times the rows show nothing, either:
+    ``seen`` says of which arms and metrics there is any value, shape (K, M).
     """
     power = as_fraction(power, "power")
     eps = _resolution(experiment, resolution)
     rng = np.random.default_rng(int(as_seed(seed)))
-    seen = _seen(rows, policy.n_arms)
-    now = _posterior(policy, rows.contexts)
+    now = _posterior(policy, contexts)
     draws = rng.standard_normal((2, N_DRAWS, *now.means.shape))
     settled = np.array(
         [_settled(now, draws, np.where(seen, g, 1.0), experiment.cone, eps) for g in GROWTH]

@@ -10,6 +10,7 @@ from conebandit.service.dashboard.views.control import add_control
 from conebandit.service.dashboard.views.front import add_front
 from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
+from conebandit.service.dashboard.views.progress import add_progress
 from conebandit.service.dashboard.views.what_if import add_what_if
 from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
@@ -32,6 +33,7 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     add_overview(pages)
     add_front(pages)
     add_what_if(pages)
+    add_progress(pages)
     add_log(pages)
     add_control(pages)
     pages.add_rest()  # last

@@ -1,0 +1,111 @@
+"""Estimates in a context over time, and how many more observations until the front is settled."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import numpy as np
+from fastapi import Response
+
+from conebandit.experiment.entries import one_of
+from conebandit.experiment.errors import InvalidError
+from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context
+from conebandit.service.dashboard.course import Course, Courses
+from conebandit.service.dashboard.looks import Look
+from conebandit.service.dashboard.pages import EXPERIMENTS, Asked, Pages, Query
+from conebandit.service.dashboard.progress import (
+    Reading,
+    Settling,
+    arms_shown,
+    chart,
+    colours_of,
+    readings,
+    settled_chart,
+    settled_words,
+)
+
+ALONG = {"time": "time", "observations": "observations"}  # what charts have along their lower edge
+POWERS = ("0.5", "0.8", "0.9", "0.95")  # shares of contexts to ask for
+MAX_CHARTED = 16  # metrics
+
+
+class _Wanted(NamedTuple):
+    """What is to be shown."""
+
+    context: Context
+    by: str
+    arm: str
+
+
+def add_progress(pages: Pages) -> None:
+    """Let people see how estimates have come about, and what is still to come."""
+    courses, settling = Courses(pages.backend.store), Settling()
+
+    @pages.view("/progress")
+    async def progress(asked: Asked) -> Response:
+        look = await pages.looks.get(asked.experiment)
+        wanted = _wanted(look, asked.query)
+        course = await pages.backend.in_thread(courses.ask, asked.experiment)
+        found = await pages.backend.in_thread(_found, course, look, wanted)
+        here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress"
+        query = f"{context_query(wanted.context)}&{urlencode({'by': wanted.by, 'arm': wanted.arm})}"
+        found |= {"here": here, "again": f"{here}?{query}", "look": look, "wanted": wanted}
+        if asked.part:
+            return pages.show(asked, "progress_part.html", **found)
+        found["fields"] = fields(look.experiment, wanted.context)
+        return pages.show(asked, "progress.html", view="Progress", along=ALONG, **found)
+
+    @pages.view("/progress/settled")
+    async def settled(asked: Asked) -> Response:
+        look = await pages.looks.get(asked.experiment)
+        power = float(one_of(asked.query.get("power", "0.8"), POWERS, "power"))
+        template = "settled_part.html" if asked.part else "settled.html"
+        here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress/settled"
+        values: dict[str, Any] = {"here": here, "powers": POWERS, "power": power, "problem": ""}
+        try:
+            contexts = look.policy.state().get("data", np.empty((0, 1)))[:, : look.experiment.context_dim]
+            size = await pages.backend.in_thread(settling.ask, look, contexts, power)
+            picture = settled_chart(size, look.policy.n_observations)
+            values |= {"size": size, "sentence": settled_words(size), "picture": picture}
+        except InvalidError as error:
+            values["problem"] = str(error)
+        return pages.show(asked, template, view="Progress", look=look, **values)
+
+
+def _wanted(look: Look, query: Query) -> _Wanted:
+    by = one_of(query.get("by", "time"), tuple(ALONG), "by")
+    arm = query.get("arm", "")
+    if arm and arm not in look.experiment.arms:
+        raise InvalidError(f"arm must be one of {', '.join(look.experiment.arms)[:200]}; got {arm!a}.")
+    return _Wanted(read_context(look.experiment, query), by, arm)
+
+
+def _found(course: Course, look: Look, wanted: _Wanted) -> dict[str, Any]:
+    """What the template is given."""
+    past = course.past()
+    known = readings(course, past, look, look.experiment.encode(wanted.context))
+    arms, colours = arms_shown(known[-1], wanted.arm), colours_of(look.experiment.arms)
+    charted = look.experiment.metrics[:MAX_CHARTED]
+    pictures = [chart(metric, known, arms, colours, wanted.by) for metric in charted] if known[-1].observations else []
+    return {
+        "readings": known,
+        "arms": arms,
+        "colours": colours,
+        "pictures": pictures,
+        "share_read": 1.0 if past.problem else past.share,
+        "problem": past.problem,
+        "more": len(known[-1].arms) - len(arms),
+        "changes": _changes(known),
+    }
+
+
+def _changes(known: list[Reading]) -> list[tuple[Reading, list[str], list[str]]]:
+    """Where the front was another one than at the reading before: which arms came, and which went."""
+    found = []
+    for before, after in zip(known, known[1:], strict=False):
+        came = [arm for arm in after.front if arm not in before.front]
+        went = [arm for arm in before.front if arm not in after.front]
+        if came or went:
+            found.append((after, came, went))
+    return found
