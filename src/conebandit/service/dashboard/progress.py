@@ -199,7 +199,7 @@ def settled_chart(size: SampleSize, observations: int) -> Markup:
     """The expected share of contexts with a settled front, after so many times the observations."""
     times = [math.log2(1.0 + more / max(observations, 1)) for more in size.curve]
     ticks = tuple((float(k), f"{2**k:,} x") for k in range(0, int(max(times)) + 1, 2))
-    across = Axis("observations, as a multiple of those so far", 0.0, max(max(times), 1.0), ticks)
+    across = Axis("observations, as a multiple of those so far", 0.0, max(*times, 1.0), ticks)
     shares = tuple((k / 5, f"{20 * k} %") for k in range(6))
     panel = Panel(across, Axis("contexts with a settled front", 0.0, 1.04, shares), width=WIDTH, height=HEIGHT)
     panel.span((0.0, size.power), (across.high, size.power), css="rule")

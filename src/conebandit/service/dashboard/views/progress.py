@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -103,7 +104,7 @@ def _found(course: Course, look: Look, wanted: _Wanted) -> dict[str, Any]:
 def _changes(known: list[Reading]) -> list[tuple[Reading, list[str], list[str]]]:
     """Where the front was another one than at the reading before: which arms came, and which went."""
     found = []
-    for before, after in zip(known, known[1:], strict=False):
+    for before, after in itertools.pairwise(known):
         came = [arm for arm in after.front if arm not in before.front]
         went = [arm for arm in before.front if arm not in after.front]
         if came or went:
