@@ -8,7 +8,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from conebandit.environments.base import World
+from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.policies.binned_elimination import BinnedElimination
 from conebandit.policies.binned_pareto_ucb import BinnedParetoUCB
@@ -27,9 +27,11 @@ from conebandit.policies.zooming import ParetoZooming
 from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
-from conebandit.studies.suite import HORIZON, SUITE, Task
+from conebandit.studies.own import OwnPolicy, is_own, made_for
+from conebandit.studies.suite import HORIZON, SUITE, Task, pick
 
 Row = dict[str, Any]
+Maker = Callable[..., Policy]  # an environment, a seed, settings -> a policy
 QUICK_HORIZON = 22_000  # beyond the last change point of every task
 
 
@@ -39,16 +41,15 @@ class Contender:
 
     name: str
     about: str
-    make: Callable[[World, int], Policy]
+    make: Maker
     baseline: bool = False
 
 
-def _of(policy: Any, **settings: Any) -> Callable[[World, int], Policy]:
-    """How to make a policy of this class for an environment and a seed."""
+def _of(policy: Any, **settings: Any) -> Maker:
+    """How to make a policy of this class for an environment and a seed; settings that are given then win."""
 
-    def make(world: World, seed: int) -> Policy:
-        made: Policy = policy(world.n_arms, world.cone, world.context_dim, seed=seed, bounds=world.bounds, **settings)
-        return made
+    def make(world: Environment, seed: int, **others: Any) -> Policy:
+        return made_for(policy, world, seed, {**settings, **others})
 
     return make
 
@@ -73,13 +74,13 @@ TUNED: dict[str, dict[str, float]] = {
 _SHORT = TUNED["FourierSampling"]["length_scale"] / 2.0
 
 
-def _tuned(policy: Any, **settings: Any) -> Callable[[World, int], Policy]:
+def _tuned(policy: Any, **settings: Any) -> Maker:
     """As ``_of``, with what was tuned for the contest."""
     return _of(policy, **TUNED[policy.__name__] | settings)
 
 
 CONTENDERS: tuple[Contender, ...] = (
-    Contender("oracle", "knows the means", lambda world, seed: Oracle(world, seed=seed)),
+    Contender("oracle", "knows the means", lambda world, seed, **others: Oracle(world, seed=seed, **others)),
     Contender(DEFAULT, "default_policy: ConeKernel at these sizes", _of(default_policy)),
     Contender("tree-adaptive", 'ConeTree(preset="adaptive")', _of(ConeTree, preset="adaptive")),
     Contender("tree-sound", 'ConeTree(preset="sound"), told nothing', _of(ConeTree, preset="sound")),
@@ -103,13 +104,30 @@ def known_contenders() -> tuple[Contender, ...]:
     return (*CONTENDERS, *(Contender(name, "with its defaults", _found(name)) for name in policy_names()))
 
 
-def _found(name: str) -> Callable[[World, int], Policy]:
+def _found(name: str) -> Maker:
     """How to make a policy of this name; nothing is imported before it is made."""
 
-    def make(world: World, seed: int) -> Policy:
-        return _of(find_policy(name))(world, seed)
+    def make(world: Environment, seed: int, **settings: Any) -> Policy:
+        return made_for(find_policy(name), world, seed, settings)
 
     return make
+
+
+def find_contenders(names: Sequence[str], folders: tuple[str, ...] = ()) -> list[Contender]:
+    """Contenders by name, each once: of the contest, of the registry, or the user's own by import path.
+
+    Raises
+    ------
+    ValueError
+        If there is none of a name, with those that there are.
+
+    Examples
+    --------
+    >>> [contender.name for contender in find_contenders(["default", "ConeTree", "conebandit:RandomArm"])]
+    ['default', 'ConeTree', 'conebandit:RandomArm']
+    """
+    own = tuple(Contender(name, "the user's own", OwnPolicy(name, folders)) for name in names if is_own(name))
+    return pick(names, (*known_contenders(), *own))
 
 
 def run_suite(
@@ -154,17 +172,21 @@ def run_suite(
 def check_horizon(tasks: Sequence[Task], horizon: int, seed: int = 0) -> None:
     """Raise a ``ValueError`` unless there are rounds after the last change point of every task."""
     for task in tasks:
-        last = task.make(seed).change_points[-1]
+        last = last_change(task.make(seed))
         if horizon <= last:
             raise ValueError(
                 f"horizon must be beyond round {last}, the last change of task {task.name!r}; got {horizon}."
             )
 
 
+def last_change(environment: Environment) -> int:
+    """Rounds until contexts change for the last time, from which on runs are compared; 0 if they never do."""
+    return max(environment.change_points, default=0)
+
+
 def _one(task: Task, contender: Contender, seed: int, horizon: int) -> Row:
     """One run, as the averages of its series after the last change point."""
     world = task.make(seed)
     run = simulate(contender.make(world, seed), world, horizon, seed=seed)
-    after = world.change_points[-1]
-    averages = {name: run.average(name, after=after) for name in SERIES}
+    averages = {name: run.average(name, after=last_change(world)) for name in SERIES}
     return {"task": task.name, "policy": contender.name, "seed": seed, **averages}

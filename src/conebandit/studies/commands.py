@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from conebandit.terminal import Folder, checking, require_writable, say
-
-
-class _HasName(Protocol):
-    @property
-    def name(self) -> str: ...
-
-
-Named = TypeVar("Named", bound=_HasName)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -32,8 +24,12 @@ def bench(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 10,
     horizon: Annotated[int, typer.Option(min=1, help="Rounds of a run.")] = 50_000,
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
-    policy: Annotated[list[str] | None, typer.Option(help="Only this policy (repeat for more).")] = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this environment (repeat for more).")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(help="Only this policy, by name or import path (repeat for more).")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="Only this environment, by name or import path (repeat for more).")
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep what is in the folder, except where a policy runs a task again.")
     ] = False,
@@ -43,8 +39,11 @@ def bench(
     from conebandit.studies import leaderboard, suite  # noqa: PLC0415
     from conebandit.studies.standings import standings  # noqa: PLC0415
 
-    contenders = _named(policy, runs.known_contenders(), "--policy") if policy else runs.CONTENDERS
-    tasks = _named(task, (*suite.SUITE, *suite.EXTRA), "--task") if task else suite.SUITE
+    here = (os.getcwd(),)
+    with checking("--policy"):
+        contenders = runs.find_contenders(policy, here) if policy else runs.CONTENDERS
+    with checking("--task"):
+        tasks = suite.find_tasks(task, here) if task else suite.SUITE
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON
     page, data = to / "leaderboard.md", to / "leaderboard.json"
@@ -68,12 +67,3 @@ def bench(
     for line in leaderboard.caution(standings(rows)):
         console.print(line)
     say(console, f"Written: {data} and {page}, after {about['seconds']} s.", soft_wrap=True)
-
-
-def _named(names: list[str] | None, things: Sequence[Named], option: str) -> Sequence[Named]:
-    """The things with these names, each once, or all; an unknown name ends the command with those that are known."""
-    known = {thing.name: thing for thing in things}
-    unknown = [name for name in names or () if name not in known]
-    if unknown:
-        raise typer.BadParameter(f"there is no {unknown[0]!r}; choose from {', '.join(known)}.", param_hint=option)
-    return [known[name] for name in dict.fromkeys(names or known)]

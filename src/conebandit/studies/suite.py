@@ -6,15 +6,17 @@ is how a policy does on a *kind* of problem, not on one draw of it. Contexts alw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from conebandit.environments import dose_finding, paper, piecewise, shift, smooth
-from conebandit.environments.base import World
+from conebandit.environments.base import Environment
 from conebandit.environments.noise import Bernoulli, Gaussian, Heteroscedastic
 from conebandit.geometry.cone import Cone
+from conebandit.studies.own import OwnEnvironment, is_own
 
 HORIZON = 50_000
 CHANGE = 5000  # default change point; schedules below say theirs
@@ -26,7 +28,7 @@ class Task:
 
     name: str
     about: str
-    make: Callable[[int], World]
+    make: Callable[[int], Environment]
 
 
 def _deviation(mean: np.ndarray) -> np.ndarray:
@@ -78,3 +80,46 @@ EXTRA: tuple[Task, ...] = (
     Task("paper-short", "the paper's experiment, t_p = 2000, sigma 0.1", lambda s: paper(10, 3.0, 2000, sigma=0.1)),
     Task("paper-short-loud", "the paper's experiment, t_p = 2000, sigma 1", lambda s: paper(10, 3.0, 2000, sigma=1.0)),
 )
+
+
+class _HasName(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Named = TypeVar("Named", bound=_HasName)
+
+
+def pick(names: Sequence[str], things: Sequence[Named]) -> list[Named]:
+    """The things with these names, each once; a ``ValueError`` if there is none of a name, with those that there are.
+
+    Examples
+    --------
+    >>> [task.name for task in pick(["loud", "dose", "loud"], SUITE)]
+    ['loud', 'dose']
+    """
+    known = {thing.name: thing for thing in things}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"there is no {unknown[0]!r}; choose from {', '.join(known)}, or give the import path of your own, such as "
+            "mine:name."
+        )
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def find_tasks(names: Sequence[str], folders: tuple[str, ...] = ()) -> list[Task]:
+    """Tasks by name, each once: of the suite, those beside it, or the user's own by import path.
+
+    Raises
+    ------
+    ValueError
+        If there is none of a name, with those that there are.
+
+    Examples
+    --------
+    >>> [task.name for task in find_tasks(["loud", "conebandit.environments:warfarin"])]
+    ['loud', 'conebandit.environments:warfarin']
+    """
+    own = tuple(Task(name, "the user's own", OwnEnvironment(name, folders)) for name in names if is_own(name))
+    return pick(names, (*SUITE, *EXTRA, *own))
