@@ -50,10 +50,12 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """With CONEBANDIT_TEST_ALL=1 a skipped test is a failure: CI has everything that a test may need.
 
-    All but what only a package of the system provides and ``.ci/run`` could not install: the mark ``system_package``.
+    All but what only a package of the system provides and ``.ci/run`` could not install, and what is too large for it:
+    the marks ``system_package`` and ``large_package``.
     """
     report = yield
-    needed = not hasattr(report, "wasxfail") and item.get_closest_marker("system_package") is None
+    optional = any(item.get_closest_marker(mark) for mark in ("system_package", "large_package"))
+    needed = not hasattr(report, "wasxfail") and not optional
     if report.skipped and needed and os.environ.get("CONEBANDIT_TEST_ALL") == "1":
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped although CONEBANDIT_TEST_ALL=1: {report.longrepr}"

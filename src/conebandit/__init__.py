@@ -56,6 +56,7 @@ from conebandit.policies.zooming import ParetoZooming
 from conebandit.service.client import Assignment, AsyncClient, Client, ClientError, Receipt
 from conebandit.service.past import deploy
 from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
+from conebandit.studies.study import Study, load_study, run_study
 from conebandit.validate.storage import PolicyFileError
 
 __all__ = [
@@ -120,6 +121,7 @@ __all__ = [
     "ShiftAlarm",
     "ShiftMonitor",
     "ShiftSnapshot",
+    "Study",
     "Truth",
     "Units",
     "World",
@@ -135,6 +137,7 @@ __all__ = [
     "gap",
     "hausdorff",
     "load_policy",
+    "load_study",
     "log_hausdorff",
     "margin",
     "margin_from_log",
@@ -143,6 +146,7 @@ __all__ = [
     "rho",
     "rho_curve",
     "rho_tree",
+    "run_study",
     "shortfall",
     "simulate",
     "simulate_many",

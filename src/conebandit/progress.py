@@ -9,7 +9,7 @@ from functools import cache
 from multiprocessing import parent_process
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 Step = Callable[[str], None]  # called after each step, with a few words on it
@@ -22,7 +22,8 @@ Progress = bool | Step
 def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
     """What to call after each of ``total`` steps; ``description`` stands beside the bar until the first is done.
 
-    If ``progress`` is True there is a bar, in a terminal only; if False there is none; a function is called itself.
+    If ``progress`` is True there is a bar, in a terminal only, with the time that it took and the time left; if False
+    there is none; a function is called itself.
 
     Examples
     --------
@@ -36,7 +37,8 @@ def steps(progress: Progress, description: str, total: int) -> Iterator[Step]:
     if callable(progress):
         yield progress
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times)
     console = Console()
     shown = bool(progress) and console.is_terminal  # files and pipes get results alone
     with RichProgress(*columns, console=console, transient=True, disable=not shown) as bar:

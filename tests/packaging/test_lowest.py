@@ -8,7 +8,8 @@ import pytest
 
 HERE = Path(__file__).parent
 PROJECT = tomllib.loads((HERE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-USERS = ("plot", "data", "service", "postgres", "gym", "trials")  # the extras that a user of the library installs
+# The extras that a user of the library installs.
+USERS = ("plot", "data", "service", "postgres", "gym", "dask", "ray", "trials")
 REQUIREMENT = re.compile(r"(?P<name>[a-z0-9-]+)(\[(?P<extras>[a-z,]+)\])?>=(?P<version>[0-9.]+)$")
 
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from joblib import Parallel, delayed
-
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.policies.binned_elimination import BinnedElimination
@@ -28,6 +26,7 @@ from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.own import OwnPolicy, is_own, made_for
+from conebandit.studies.pool import Workers, as_finished
 from conebandit.studies.suite import HORIZON, SUITE, Task, pick
 
 Row = dict[str, Any]
@@ -48,7 +47,7 @@ class Contender:
 def _of(policy: Any, **settings: Any) -> Maker:
     """How to make a policy of this class for an environment and a seed; settings that are given then win."""
 
-    def make(world: Environment, seed: int, **others: Any) -> Policy:
+    def make(world: Environment, seed: int, /, **others: Any) -> Policy:
         return made_for(policy, world, seed, {**settings, **others})
 
     return make
@@ -80,7 +79,7 @@ def _tuned(policy: Any, **settings: Any) -> Maker:
 
 
 CONTENDERS: tuple[Contender, ...] = (
-    Contender("oracle", "knows the means", lambda world, seed, **others: Oracle(world, seed=seed, **others)),
+    Contender("oracle", "knows the means", lambda world, seed, /, **others: Oracle(world, **{"seed": seed} | others)),
     Contender(DEFAULT, "default_policy: ConeKernel at these sizes", _of(default_policy)),
     Contender("tree-adaptive", 'ConeTree(preset="adaptive")', _of(ConeTree, preset="adaptive")),
     Contender("tree-sound", 'ConeTree(preset="sound"), told nothing', _of(ConeTree, preset="sound")),
@@ -107,7 +106,7 @@ def known_contenders() -> tuple[Contender, ...]:
 def _found(name: str) -> Maker:
     """How to make a policy of this name; nothing is imported before it is made."""
 
-    def make(world: Environment, seed: int, **settings: Any) -> Policy:
+    def make(world: Environment, seed: int, /, **settings: Any) -> Policy:
         return made_for(find_policy(name), world, seed, settings)
 
     return make
@@ -160,13 +159,13 @@ def run_suite(
     check_horizon(tasks, horizon, seeds[0])
     # The slowest first, so that no core waits at the end for a long run that began last.
     order = sorted(contenders, key=lambda contender: contender.name != DEFAULT)
-    jobs = [(task, contender, seed) for contender in order for task in tasks for seed in seeds]
-    rows = []
+    jobs = [(task, contender, seed, horizon) for contender in order for task in tasks for seed in seeds]
+    rows: dict[int, Row] = {}
     with steps(progress, "compiling kernels", len(jobs)) as step:
-        for row in Parallel(n_jobs=n_jobs, return_as="generator")(delayed(_one)(*job, horizon) for job in jobs):
-            rows.append(row)
+        for number, row in as_finished(_one, jobs, Workers(jobs=n_jobs)):
+            rows[number] = row
             step(f"{row['policy']} in {row['task']}")
-    return rows
+    return [rows[number] for number in range(len(jobs))]
 
 
 def check_horizon(tasks: Sequence[Task], horizon: int, seed: int = 0) -> None:
@@ -184,8 +183,9 @@ def last_change(environment: Environment) -> int:
     return max(environment.change_points, default=0)
 
 
-def _one(task: Task, contender: Contender, seed: int, horizon: int) -> Row:
+def _one(job: tuple[Task, Contender, int, int]) -> Row:
     """One run, as the averages of its series after the last change point."""
+    task, contender, seed, horizon = job
     world = task.make(seed)
     run = simulate(contender.make(world, seed), world, horizon, seed=seed)
     averages = {name: run.average(name, after=last_change(world)) for name in SERIES}

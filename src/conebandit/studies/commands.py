@@ -1,4 +1,4 @@
-"""The command ``conebandit bench``. It imports what it needs when it is called."""
+"""The commands ``conebandit bench`` and ``conebandit study``. They import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from conebandit.studies import study_commands
 from conebandit.terminal import Folder, checking, require_writable, say
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``conebandit``."""
+    """Add the commands to ``conebandit``."""
     app.command()(bench)
+    study_commands.add_to(app)
 
 
 def bench(

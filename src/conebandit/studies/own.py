@@ -108,7 +108,7 @@ class OwnPolicy:
     path: str
     folders: tuple[str, ...]
 
-    def __call__(self, world: Any, seed: int, **settings: Any) -> Policy:
+    def __call__(self, world: Any, seed: int, /, **settings: Any) -> Policy:
         """The policy for an environment and the seed of a run."""
         return made_for(imported(self.path, self.folders), world, seed, settings)
 
@@ -120,6 +120,6 @@ class OwnEnvironment:
     path: str
     folders: tuple[str, ...]
 
-    def __call__(self, seed: int, **settings: Any) -> Environment:
+    def __call__(self, seed: int, /, **settings: Any) -> Any:
         """The environment for the seed of a run."""
         return drawn_by(imported(self.path, self.folders), seed, settings)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from conebandit.environments import dose_finding, paper, piecewise, shift, smooth
-from conebandit.environments.base import Environment
+from conebandit.environments.base import World
 from conebandit.environments.noise import Bernoulli, Gaussian, Heteroscedastic
 from conebandit.geometry.cone import Cone
 from conebandit.studies.own import OwnEnvironment, is_own
@@ -28,7 +28,7 @@ class Task:
 
     name: str
     about: str
-    make: Callable[[int], Environment]
+    make: Callable[[int], World]
 
 
 def _deviation(mean: np.ndarray) -> np.ndarray:

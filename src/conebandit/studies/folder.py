@@ -1,0 +1,164 @@
+"""The folder of a study: ``study.json`` says what the study is, ``parts/`` holds its results, one process appends."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from conebandit._version import __version__
+from conebandit.studies.declaration import differences, plan_from
+from conebandit.studies.parts import Parts, write_whole
+from conebandit.studies.plan import Plan
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+FORMAT = 1
+ABOUT, PARTS, LOCK = "study.json", "parts", "lock"
+
+
+def versions() -> dict[str, str]:
+    """Of this library and of what results depend on.
+
+    Examples
+    --------
+    >>> list(versions())
+    ['conebandit', 'numpy', 'numba', 'python']
+    """
+    others = {name: metadata.version(name) for name in ("numpy", "numba")}
+    return {"conebandit": __version__, **others, "python": platform.python_version()}
+
+
+def in_words(found: Mapping[str, str]) -> str:
+    """Versions in one line.
+
+    Examples
+    --------
+    >>> in_words({"numpy": "2.1.0", "python": "3.13.1"})
+    'numpy 2.1.0, python 3.13.1'
+    """
+    return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+class Folder:
+    """The folder of a study."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.parts = Parts(path / PARTS)
+
+    def about(self) -> dict[str, Any]:
+        """What ``study.json`` says; a ``ValueError`` if there is none, or one that cannot be read."""
+        try:
+            about: dict[str, Any] = json.loads((self.path / ABOUT).read_text(encoding="utf-8"))
+            found = about["format"]
+        except FileNotFoundError:
+            raise ValueError(f"{self.path} holds no study: there is no {ABOUT} in it.") from None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise ValueError(f"{self.path / ABOUT} cannot be read: {error}.") from None
+        if found != FORMAT:
+            raise ValueError(f"{self.path / ABOUT} has format {found!r}; this version of conebandit reads {FORMAT}.")
+        return about
+
+    def plan(self) -> Plan:
+        """The study that is kept here."""
+        about = self.about()
+        return plan_from(about["given"], Path(about["folder"]))
+
+    def begin(self, plan: Plan, given: Mapping[str, Any], where: Path, digest: str) -> dict[str, Any]:
+        """Begin a study here, or go on with it; what ``study.json`` says.
+
+        Parameters
+        ----------
+        plan
+            The study, checked.
+        given, where, digest
+            What its file says, the folder that the file is in, and its fingerprint.
+
+        Raises
+        ------
+        ValueError
+            If the folder holds another study, in words that say what differs; or if it holds something else.
+        """
+        if (self.path / ABOUT).exists():
+            about = self.about()
+            self.refuse_another(about, plan)
+            return about
+        if any(each.name != LOCK for each in self.path.iterdir()):
+            raise ValueError(f"{self.path} is not empty, and holds no study. Give another folder with --to.")
+        about = {
+            "format": FORMAT,
+            "given": given,
+            "folder": str(where),
+            "digest": digest,
+            "data": plan.data(),
+            "modules": plan.modules(),
+            "versions": versions(),
+        }
+        write_whole(self.path / ABOUT, json.dumps(about, indent=1).encode())
+        return about
+
+    def refuse_another(self, about: Mapping[str, Any], plan: Plan) -> None:
+        """Raise a ``ValueError`` if this is not the study that ``about`` is about, in words that say what differs."""
+        before = plan_from(about["given"], Path(about["folder"])).declaration
+        changed = differences({**before, "data": about["data"]}, {**plan.declaration, "data": plan.data()})
+        if changed:
+            raise ValueError(
+                f"{self.path} holds the results of another study than this one: {'; '.join(changed)}. Results of two "
+                "studies are not mixed: give another folder with --to, or undo the change."
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within, no other process appends here; a ``ValueError`` if one does already. Makes the folder."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ValueError(f"the folder {self.path} cannot be written: {error.strerror}.") from None
+        try:
+            if not _taken(descriptor):
+                holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
+                raise ValueError(
+                    f"the study in {self.path} is being run by {holder}. Wait for it, or stop it: finished runs are "
+                    "kept, and the study goes on where it was."
+                )
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            yield
+        finally:
+            os.close(descriptor)
+
+
+if sys.platform == "win32":
+
+    def _taken(descriptor: int) -> bool:
+        """Take the lock; whether it was free. It ends with the process, however that ends."""
+        try:
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # not where the holder is named, so that it can be read
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        return True
+
+else:
+
+    def _taken(descriptor: int) -> bool:
+        """Take the lock; whether it was free. It ends with the process, however that ends."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

@@ -1,0 +1,179 @@
+"""What a study runs: every policy in every environment with every seed."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from conebandit.environments.base import Environment
+from conebandit.policies.base import Policy
+from conebandit.studies.bench import find_contenders, last_change
+from conebandit.studies.own import imported, is_own
+from conebandit.studies.worlds import OURS, world_maker
+from conebandit.validate.arrays import FloatArray
+
+OF_ENVIRONMENTS = ("n_arms", "n_objectives", "context_dim", "cone", "change_points", "contexts", "means", "rewards")
+OF_POLICIES = ("n_arms", "n_objectives", "context_dim", "decide", "observe", "front")
+
+
+class Entry(NamedTuple):
+    """A policy or an environment: what it is, what it is called here, and with which settings it is made."""
+
+    name: str
+    label: str
+    settings: dict[str, Any]
+
+
+class Scene(NamedTuple):
+    """Where policies are compared: an environment and a number of rounds."""
+
+    environment: Entry
+    horizon: int
+    label: str
+
+
+class Job(NamedTuple):
+    """One run: its number, who runs where, and with which seed."""
+
+    run: int
+    policy: Entry
+    scene: Scene
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a run is made, and what is kept of it: all that a worker has to know besides the :class:`Job`.
+
+    Attributes
+    ----------
+    resolution
+        The smallest difference that matters, as for :func:`conebandit.simulate`.
+    curves, points
+        Of which series curves are kept, and with how many points.
+    folders
+        Where modules of the user's own are looked for; the first one is that of the study file, where files of data
+        are looked for, too.
+    """
+
+    resolution: float
+    curves: tuple[str, ...]
+    points: int
+    folders: tuple[str, ...]
+
+    def rounds(self, horizon: int) -> FloatArray:
+        """The rounds at which curves of this length are kept, at most as many as ``points``."""
+        return np.unique(np.linspace(0, horizon, self.points + 1)[1:].round())
+
+    def environment(self, scene: Scene, seed: int) -> Environment:
+        """The environment of a run."""
+        entry = scene.environment
+        settings = dict(entry.settings)
+        if (file := self.file(entry)) is not None:
+            settings["path"] = str(file)
+        with _naming(f"environment {entry.label} cannot be made"):
+            made = world_maker(entry.name, self.folders)(seed, **settings)
+            _require(made, OF_ENVIRONMENTS)
+        return made
+
+    def policy(self, entry: Entry, world: Environment, seed: int) -> Policy:
+        """The policy of a run."""
+        with _naming(f"policy {entry.label} cannot be made"):
+            made = find_contenders([entry.name], self.folders)[0].make(world, seed, **entry.settings)
+            _require(made, OF_POLICIES)
+        return made
+
+    def file(self, entry: Entry) -> Path | None:
+        """The file of data that an environment of ours is made from, if it is."""
+        path = entry.settings.get("path")
+        return Path(self.folders[0], path) if entry.name in OURS and isinstance(path, str) else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a study runs.
+
+    Attributes
+    ----------
+    policies, scenes, seeds
+        What is combined with what.
+    recipe
+        How each run is made.
+    declaration
+        All that was declared, every combination of settings by its label.
+    """
+
+    policies: tuple[Entry, ...]
+    scenes: tuple[Scene, ...]
+    seeds: tuple[int, ...]
+    recipe: Recipe
+    declaration: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.policies) * len(self.scenes) * len(self.seeds)
+
+    def job(self, run: int) -> Job:
+        """The run of this number. Seeds change last, so that a study that was stopped has a part of everything."""
+        rest, policy = divmod(run, len(self.policies))
+        seed, scene = divmod(rest, len(self.scenes))
+        return Job(run, self.policies[policy], self.scenes[scene], self.seeds[seed])
+
+    def try_all(self) -> None:
+        """Make every environment, and every policy for it; a ``ValueError`` says what cannot be made, and why."""
+        for scene in self.scenes:
+            world = self.recipe.environment(scene, self.seeds[0])
+            last = last_change(world)
+            if scene.horizon <= last:
+                raise ValueError(
+                    f"horizon must be beyond round {last}, the last change of environment {scene.label}; "
+                    f"got {scene.horizon}."
+                )
+            for entry in self.policies:
+                self.recipe.policy(entry, world, self.seeds[0])
+
+    def data(self) -> dict[str, str]:
+        """Digests of the files of data that environments are made from, by name."""
+        files = {str(e.settings["path"]): file for e in self._environments() if (file := self.recipe.file(e))}
+        return {name: digest(file) for name, file in files.items() if file.is_file()}
+
+    def modules(self) -> dict[str, str]:
+        """Digests of the files of modules of the user's own, by name; of a module alone, not of what it imports."""
+        names = {e.name.partition(":")[0]: e.name for e in (*self.policies, *self._environments()) if is_own(e.name)}
+        found = {}
+        for module, path in names.items():
+            imported(path, self.recipe.folders)
+            file = getattr(sys.modules[module], "__file__", None)
+            found[module] = digest(Path(file)) if file else "unknown"
+        return found
+
+    def _environments(self) -> Iterable[Entry]:
+        return (scene.environment for scene in self.scenes)
+
+
+def digest(file: Path) -> str:
+    """A fingerprint of a file."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Within, anything that goes wrong is a ``ValueError`` that says what it was about."""
+    try:
+        yield
+    except Exception as error:  # whatever settings lead to, and whatever somebody's own class raises
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        raise ValueError(f"{what}: {kind}{error}") from error
+
+
+def _require(made: Any, members: tuple[str, ...]) -> None:
+    missing = [name for name in members if not hasattr(made, name)]
+    if missing:
+        kind = "policy" if members is OF_POLICIES else "environment"
+        raise ValueError(f"it has no {missing[0]}; check_{kind} says what else is wrong with it.")

@@ -1,0 +1,140 @@
+"""The runs of a study: each is a row of numbers, made by any worker and written when it is finished."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import NamedTuple
+
+import numpy as np
+
+from conebandit.progress import Step
+from conebandit.regret import SERIES
+from conebandit.simulate import simulate
+from conebandit.studies.bench import last_change
+from conebandit.studies.folder import in_words, versions
+from conebandit.studies.parts import CURVE, Parts, Row
+from conebandit.studies.plan import Job, Plan, Recipe
+from conebandit.studies.pool import Workers, as_finished
+
+PAUSE = 0.5  # seconds between parts, so that short runs share one
+MAX_FAILURES = 100  # runs that may fail before the study stops
+
+
+class Failure(NamedTuple):
+    """A run that has raised an error, in words."""
+
+    job: Job
+    error: str
+
+    def __str__(self) -> str:
+        job = self.job
+        return f"policy {job.policy.label} in environment {job.scene.label} with seed {job.seed}: {self.error}"
+
+
+def one_run(recipe: Recipe, job: Job) -> Row | Failure:
+    """One run as a row: averages of all series after the last change point, and curves of some from the first round on.
+
+    What it raises, often in code of the user's own, is handed back and does not disturb other runs.
+    """
+    start = time.perf_counter()
+    try:
+        world = recipe.environment(job.scene, job.seed)
+        policy = recipe.policy(job.policy, world, job.seed)
+        run = simulate(policy, world, job.scene.horizon, job.seed, resolution=recipe.resolution)
+        after = last_change(world)
+        averages = {name: run.average(name, after=after) for name in SERIES}
+    except Exception as error:  # whatever somebody's own class raises
+        return Failure(job, f"{type(error).__name__}: {error}")
+    kept = recipe.rounds(job.scene.horizon).astype(np.int64) - 1
+    return {
+        "run": job.run,
+        "policy": job.policy.label,
+        "environment": job.scene.label,
+        "horizon": job.scene.horizon,
+        "seed": job.seed,
+        "after": after,
+        **averages,
+        **{f"{name}{CURVE}": run.cumulative(name)[kept].tolist() for name in recipe.curves},
+        "seconds": time.perf_counter() - start,
+        "versions": in_words(versions()),
+    }
+
+
+def make_runs(
+    plan: Plan, parts: Parts, missing: list[int], workers: Workers, *, step: Step, caution: Callable[[str], None]
+) -> list[Failure]:
+    """Make the runs that are missing and write them as they finish; those that have failed.
+
+    ``step`` is called when a run is on the disk, ``caution`` when workers have other versions than this process.
+    """
+    failures: list[Failure] = []
+    known = {in_words(versions())}
+    jobs = [plan.job(run) for run in missing]
+    with Writer(parts, step) as writer, closing(as_finished(partial(one_run, plan.recipe), jobs, workers)) as results:
+        for _, result in results:
+            if isinstance(result, Failure):
+                failures.append(result)
+                if len(failures) >= MAX_FAILURES:
+                    break
+                continue
+            if result["versions"] not in known:
+                known.add(result["versions"])
+                caution(f"a worker has other versions than this process, and results may differ: {result['versions']}.")
+            writer.add(result)
+    return failures
+
+
+@dataclass
+class Writer:
+    """Writes rows in a thread of its own, at most ``PAUSE`` after they were added, however long the next one takes."""
+
+    parts: Parts
+    step: Step
+
+    def __enter__(self) -> Writer:
+        self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
+        self._ending = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._write, name="study-writer", daemon=True)
+        self._thread.start()
+        return self
+
+    def add(self, row: Row) -> None:
+        """Have a row written; raises what has kept earlier ones from being written."""
+        if self._error is not None:
+            raise self._error
+        self._rows.put(row)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Write what is left, also after an interruption."""
+        self._ending.set()
+        self._rows.put(None)
+        self._thread.join()
+        if self._error is not None and error is None:
+            raise self._error
+
+    def _write(self) -> None:
+        try:
+            last = False
+            while not last:
+                rows = [self._rows.get()]
+                while not self._rows.empty():
+                    rows.append(self._rows.get())
+                last = rows[-1] is None
+                self._append([row for row in rows if row is not None])
+                self._ending.wait(PAUSE)
+        except Exception as error:  # a full disk, say; the thread that adds rows raises it
+            self._error = error
+
+    def _append(self, rows: list[Row]) -> None:
+        if rows:
+            self.parts.append(rows)
+            for row in rows:
+                self.step(f"{row['policy']} in {row['environment']}")

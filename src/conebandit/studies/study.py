@@ -1,0 +1,317 @@
+"""Studies from Python: run one, load one, and what it found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conebandit.progress import Progress, steps
+from conebandit.regret import SERIES
+from conebandit.studies.declaration import given_study, read_plan
+from conebandit.studies.folder import Folder, in_words, versions
+from conebandit.studies.paired import LEVEL, Average, BySeed, Cell, Paired, averages, by_cell, half_width, paired
+from conebandit.studies.parts import CURVE, polars
+from conebandit.studies.plan import Plan
+from conebandit.studies.pool import Backend, Workers
+from conebandit.studies.runs import make_runs
+from conebandit.validate.arrays import FloatArray
+
+
+def run_study(
+    study: str | os.PathLike[str] | Mapping[str, Any],
+    to: str | os.PathLike[str],
+    *,
+    backend: Backend = "loky",
+    jobs: int = 0,
+    address: str | None = None,
+    progress: Progress = False,
+) -> Study:
+    """Run a study, or what is left of it, and keep every finished run in a folder.
+
+    A study that was stopped goes on where it was: finished runs are not made again. The result does not depend on
+    backend or number of processes.
+
+    Parameters
+    ----------
+    study
+        A study file, or the same as a table; see ``docs/studies.md``.
+    to
+        The folder of results. It holds one study: another one is refused.
+    backend, jobs, address
+        Where runs are made: "loky", on so many processes of this machine (0 for one on each core); "dask" or "ray", on
+        a cluster at an address or, without one, on processes of this machine.
+    progress
+        Whether to show a progress bar; or a function, called with a few words after each run.
+
+    Raises
+    ------
+    ValueError
+        If the study is wrong, before anything is run; or if the folder is another study's, or is in use.
+    RuntimeError
+        If runs have failed. All others are kept; when it is called again, only those that failed are made.
+
+    Examples
+    --------
+    >>> import tempfile, conebandit as cb
+    >>> folder = tempfile.mkdtemp()
+    >>> study = cb.run_study(
+    ...     {
+    ...         "policies": ["random", {"name": "ParetoUCB1", "grid": {"width": [0.1, 0.2]}}],
+    ...         "environments": [{"name": "paper", "n_arms": 3, "change_point": 50}],
+    ...         "horizon": 200,
+    ...         "seeds": 2,
+    ...     },
+    ...     folder,
+    ...     jobs=1,
+    ... )
+    >>> len(study), study.policies
+    (6, ('random', 'ParetoUCB1(width=0.1)', 'ParetoUCB1(width=0.2)'))
+    """
+
+    def caution(text: str) -> None:
+        warnings.warn(text, stacklevel=3)
+
+    source = study if isinstance(study, Mapping) else Path(study)
+    return execute(source, Path(to), Workers(backend, jobs, address), progress=progress, caution=caution)
+
+
+def execute(
+    source: Path | Mapping[str, Any],
+    to: Path,
+    workers: Workers,
+    *,
+    progress: Progress,
+    caution: Callable[[str], None],
+) -> Study:
+    """As :func:`run_study`; what may make results differ from earlier ones goes to ``caution``."""
+    polars()
+    plan, folder = read_plan(source), Folder(to)
+    plan.try_all()
+    with folder.locked():
+        about = folder.begin(plan, *given_study(source), _digest(source))
+        for text in _changes(about, plan):
+            caution(text)
+        done = folder.parts.open()
+        missing = [run for run in range(len(plan)) if run not in done]
+        with steps(progress, "compiling kernels", len(missing)) as step:
+            failures = make_runs(plan, folder.parts, missing, workers, step=step, caution=caution)
+    if failures:
+        raise RuntimeError(
+            f"{len(failures)} of {len(plan)} runs have failed; all that finished are kept in {to}. The first one was "
+            f"{failures[0]} Start the study again when this is mended: only what is missing is run."
+        )
+    return Study(to)
+
+
+def _digest(source: Path | Mapping[str, Any]) -> str:
+    """A fingerprint of a study file, or of a study that is a table."""
+    given = json.dumps(source).encode() if isinstance(source, Mapping) else source.read_bytes()
+    return hashlib.sha256(given).hexdigest()
+
+
+def _changes(about: Mapping[str, Any], plan: Plan) -> list[str]:
+    """What is not as it was when the study was begun, so that results may differ; in words."""
+    found = []
+    if about["versions"] != versions():
+        found.append(
+            f"the study was begun with {in_words(about['versions'])}, and goes on with {in_words(versions())}: the "
+            "same run may come out differently. The column versions says which run was made with what."
+        )
+    for name, seen in plan.modules().items():
+        if about["modules"].get(name) != seen:
+            found.append(f"the file of the module {name} has changed since the study was begun; earlier runs are kept.")
+    return found
+
+
+def load_study(path: str | os.PathLike[str]) -> Study:
+    """The results of a study, finished or not, from its folder.
+
+    Parameters
+    ----------
+    path
+        The folder that ``conebandit study run`` or :func:`run_study` has written.
+
+    Examples
+    --------
+    >>> import tempfile, conebandit as cb
+    >>> folder, world = tempfile.mkdtemp(), {"name": "paper", "n_arms": 3, "change_point": 50}
+    >>> table = {"policies": ["random", "ucb1"], "environments": [world], "horizon": 200, "seeds": 3}
+    >>> _ = cb.run_study(table, folder, jobs=1)
+    >>> study = cb.load_study(folder)
+    >>> study.to_frame().select("policy", "seed").rows()[:3]
+    [('random', 0), ('ucb1', 0), ('random', 1)]
+    """
+    return Study(Path(path))
+
+
+class Study:
+    """What the runs of a study have found; made by :func:`run_study` and :func:`load_study`.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    policies, environments, series
+        Labels of the policies and environments, and of which series there are curves. With several horizons the
+        label of an environment ends with one.
+    versions
+        Of conebandit, NumPy, Numba and Python when the study was begun.
+    digest
+        Fingerprint (SHA-256) of the study file.
+
+    Examples
+    --------
+    >>> import tempfile, conebandit as cb
+    >>> table = {"policies": ["random", "ucb1"], "environments": ["suite/paper"], "horizon": 5100, "seeds": 4}
+    >>> study = cb.run_study(table, tempfile.mkdtemp(), jobs=1)
+    >>> study.n_missing, study.curves("play")["ucb1"].shape
+    (0, (4, 50))
+    >>> found = study.differences("play", reference="random")
+    >>> found.select("policy", "reference", "seeds").rows()
+    [('ucb1', 'random', 4)]
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._folder = Folder(path)
+        self._plan, about = self._folder.plan(), self._folder.about()
+        self.versions: dict[str, str] = about["versions"]
+        self.digest: str = about["digest"]
+        self.policies = tuple(entry.label for entry in self._plan.policies)
+        self.environments = tuple(scene.label for scene in self._plan.scenes)
+        self.series = self._plan.recipe.curves
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.policies)} policies, {len(self.environments)} environments, {len(self._plan.seeds)} seeds"
+        return f"<Study in {self.path}: {sizes}; {self.n_missing} of {len(self)} runs are missing>"
+
+    @property
+    def n_missing(self) -> int:
+        """How many runs are not finished."""
+        frame = self._folder.parts.read(["run"])
+        return len(self) - (0 if frame is None else frame.height)
+
+    def to_frame(self, *, curves: bool = False) -> Any:
+        """All finished runs as a frame of polars, a row for each.
+
+        ``policy`` and ``environment`` are labels; ``policy.nu`` and the like are settings, null where there is none.
+        Series are averages over the rounds from ``after`` on, the last change point. ``curves`` says whether sums of
+        series up to some rounds are wanted, too: lists in columns such as ``play_curve``.
+        """
+        library, frame = polars(), self._rows()
+        if not curves:
+            frame = frame.select(name for name in frame.columns if not name.endswith(CURVE))
+        settings = {
+            "policy": {entry.label: entry.settings for entry in self._plan.policies},
+            "environment": {scene.label: scene.environment.settings for scene in self._plan.scenes},
+        }
+        added = []
+        for role, known in settings.items():
+            for name in dict.fromkeys(name for each in known.values() for name in each):
+                values = [_plain(known[label].get(name)) for label in frame[role].to_list()]
+                added.append(library.Series(f"{role}.{name}", _alike(values), strict=False))
+        return frame.with_columns(added)
+
+    def rounds(self, environment: str | None = None) -> FloatArray:
+        """The rounds at which curves of an environment are kept; it may be left out if there is one."""
+        return self._plan.recipe.rounds(self._plan.scenes[self._place(environment)].horizon)
+
+    def curves(self, series: str, environment: str | None = None) -> dict[str, FloatArray]:
+        """Sums of a series from the first round on, for each policy: shape (seeds, rounds), in the order of the seeds.
+
+        ``environment`` may be left out if there is one.
+        """
+        if series not in self.series:
+            kept = ", ".join(self.series) or "none"
+            raise ValueError(f"series must be one of those whose curves were kept, {kept}; got {series!r}.")
+        label = self.environments[self._place(environment)]
+        frame = self._rows(["run", "policy", "environment", f"{series}{CURVE}"])
+        mine = frame.filter(polars().col("environment") == label)
+        found: dict[str, list[list[float]]] = {policy: [] for policy in self.policies}
+        for policy, curve in zip(mine["policy"].to_list(), mine[f"{series}{CURVE}"].to_list(), strict=True):
+            found[policy].append(curve)
+        return {policy: np.array(runs) for policy, runs in found.items() if runs}
+
+    def bands(
+        self, series: str, environment: str | None = None, *, per_round: bool = False, level: float = LEVEL
+    ) -> dict[str, tuple[FloatArray, FloatArray, FloatArray]]:
+        """For each policy rounds, mean and half the width of its interval: what ``plots.bands`` draws.
+
+        ``environment`` may be left out if there is one. ``per_round`` says whether sums are divided by the number of
+        rounds. Intervals are Student's t over seeds, for each round alone, and hold with probability ``level``.
+        """
+        at = self.rounds(environment)
+        scale = at if per_round else 1.0
+        runs = {policy: curves / scale for policy, curves in self.curves(series, environment).items()}
+        return {policy: (at, each.mean(axis=0), half_width(each, level)) for policy, each in runs.items()}
+
+    def averages(self, *series: str, level: float = LEVEL) -> Any:
+        """Averages over seeds with intervals (Student's t), as a frame: a row for each cell and each of the series."""
+        found = [each for name in series for each in averages(self._cells(name), name, level=level)]
+        return polars().DataFrame(found, schema=list(Average._fields), orient="row")
+
+    def differences(self, *series: str, reference: str | None = None, level: float = LEVEL) -> Any:
+        """Every policy minus ``reference``, the first one by default, seed by seed; as a frame.
+
+        Policies meet the same contexts and the same luck under one seed, so differences are paired by it. ``low`` and
+        ``high`` are Student's t interval of one difference; intervals from ``low_all`` to ``high_all`` hold with
+        probability ``level`` for all rows of the frame together (Bonferroni).
+        """
+        found = paired_with(self, reference or self.policies[0], series, level=level)
+        return polars().DataFrame(found, schema=list(Paired._fields), orient="row")
+
+    def _cells(self, series: str) -> dict[Cell, BySeed]:
+        """A series of every cell, in the order in which the study names them."""
+        if series not in SERIES:
+            raise ValueError(f"series must be one of {', '.join(SERIES)}; got {series!r}.")
+        found = by_cell(self._rows(["run", "environment", "policy", "seed", series]), series)
+        every = ((environment, policy) for environment in self.environments for policy in self.policies)
+        return {cell: found[cell] for cell in every if cell in found}
+
+    def _rows(self, columns: Sequence[str] | None = None) -> Any:
+        frame = self._folder.parts.read(columns)
+        if frame is None:
+            raise ValueError(f"no run of the study in {self.path} is finished yet.")
+        return frame
+
+    def _place(self, environment: str | None) -> int:
+        if environment is None and len(self.environments) == 1:
+            return 0
+        if environment not in self.environments:
+            raise ValueError(f"environment must be one of {', '.join(self.environments)}; got {environment!r}.")
+        return self.environments.index(environment)
+
+
+def paired_with(study: Study, reference: str, series: Sequence[str], *, level: float = LEVEL) -> list[Paired]:
+    """Every policy of a study minus one of them, in every environment."""
+    if reference not in study.policies:
+        raise ValueError(f"reference must be one of {', '.join(study.policies)}; got {reference!r}.")
+    others = [policy for policy in study.policies if policy != reference]
+    pairs = [((place, policy), (place, reference)) for place in study.environments for policy in others]
+    at_once = max(len(pairs) * len(series), 1)
+    found = []
+    for name in series:
+        cells = study._cells(name)
+        found += paired(cells, cells, pairs, name, level=level, at_once=at_once)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A setting as one entry of a column: lists and tables as text."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Values as they are if they are of one kind, otherwise as texts."""
+    kinds = {float if isinstance(v, int) and not isinstance(v, bool) else type(v) for v in values if v is not None}
+    return values if len(kinds) <= 1 else [None if v is None else str(v) for v in values]

@@ -1,0 +1,81 @@
+"""The commands ``conebandit study``. They import what they need when they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from conebandit.terminal import checking, say
+
+if TYPE_CHECKING:
+    from conebandit.studies.pool import Workers
+
+study = typer.Typer(no_args_is_help=True, help="Run many policies in many environments, and report on them.")
+
+File = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file.")]
+To = Annotated[Path | None, typer.Option("--to", help="Folder of results; by default named as the file, beside it.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to ``conebandit``."""
+    app.add_typer(study, name="study")
+
+
+@study.command()
+def run(
+    file: File,
+    to: To = None,
+    backend: Annotated[str, typer.Option(help="Where runs are made: loky (this machine), dask or ray.")] = "loky",
+    address: Annotated[
+        str | None, typer.Option(help="Of a Dask scheduler or a Ray cluster; started if not given.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="Number of processes; 0 for one on each core.")] = 0,
+) -> None:
+    """Run a study, or what is left of it; finished runs are kept at once, and never made again."""
+    from conebandit.studies.study import execute  # noqa: PLC0415
+
+    console, folder = Console(), _folder(file, to)
+    with checking("--backend"):
+        workers = _workers(backend, address, jobs)
+    try:
+        with checking("STUDY"):
+            found = execute(file, folder, workers, progress=True, caution=_caution)
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. Finished runs are kept in {folder}; the same command goes on with the others.", err=True)
+        raise typer.Exit(130) from None
+    except RuntimeError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    say(console, f"All {len(found)} runs are in {folder}. See: conebandit study report {folder}", soft_wrap=True)
+
+
+@study.command()
+def check(file: File, to: To = None) -> None:
+    """Say what a study would run, whether all of it can be made, how much is done, and how long the rest will take."""
+    from conebandit.studies.declaration import read_plan  # noqa: PLC0415
+    from conebandit.studies.estimate import estimate  # noqa: PLC0415
+
+    console = Console()
+    with checking("STUDY"):
+        plan = read_plan(file)
+        plan.try_all()
+        lines = estimate(plan, _folder(file, to))
+    for line in lines:
+        say(console, line, soft_wrap=True)
+
+
+def _folder(file: Path, to: Path | None) -> Path:
+    return file.with_suffix("") if to is None else to
+
+
+def _workers(backend: str, address: str | None, jobs: int) -> Workers:
+    from conebandit.studies.pool import Workers  # noqa: PLC0415
+
+    return Workers(backend, jobs, address)  # type: ignore[arg-type]  # it checks the name
+
+
+def _caution(text: str) -> None:
+    typer.echo(f"Caution: {text}", err=True)

@@ -1,0 +1,120 @@
+"""Studies that are stopped by SIGKILL at random moments, and what is left of them; also used by a benchmark."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import conebandit as cb
+from conebandit.studies.folder import ABOUT
+from conebandit.studies.parts import Parts
+
+# An environment that notes the beginning of every run, and takes its time.
+MODULE = """
+import os, time
+from pathlib import Path
+import conebandit as cb
+
+class Noting:
+    n_arms, n_objectives, context_dim, change_points = 3, 2, 1, (20,)
+
+    def __init__(self, seed, seconds=0.05):
+        self.seed, self.seconds = seed, seconds
+        self.world = cb.environments.paper(n_arms=3, change_point=20)
+        self.cone = self.world.cone
+
+    def contexts(self, rng, n, start):
+        with Path(__file__).with_name("begun").open("a") as file:
+            file.write(f"{self.seed}\\n")
+        time.sleep(self.seconds)
+        return self.world.contexts(rng, n, start)
+
+    def means(self, contexts):
+        return self.world.means(contexts)
+
+    def rewards(self, rng, means):
+        return self.world.rewards(rng, means)
+"""
+STUDY = 'policies = ["random"]\nenvironments = ["noting:Noting"]\nhorizon = 100\nseeds = {seeds}\n'
+VARYING = ["seconds", "versions"]  # columns that are not results
+
+
+class Found(NamedTuple):
+    """What a study that was killed again and again has come to."""
+
+    kills: int  # that struck while it was running
+    runs: int
+    lost: int  # runs that were finished at a kill, and were not there later
+    again: int  # runs that were finished at a kill, and were made once more
+    begun: int  # runs that were begun, so also those that a kill has cut short
+    agrees: bool  # with a study that nobody disturbed, bit for bit
+    seconds: float
+
+
+def write_study(folder: Path, seeds: int) -> Path:
+    """A study file with its environment beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "noting.py").write_text(MODULE)
+    (folder / "study.toml").write_text(STUDY.format(seeds=seeds))
+    return folder / "study.toml"
+
+
+def start(file: Path, *options: str) -> "subprocess.Popen[bytes]":
+    """Run a study in a process group of its own, with its messages in a file: workers outlive a killed process."""
+    command = [sys.executable, "-m", "conebandit", "study", "run", str(file), *options]
+    with file.with_name("messages").open("wb") as messages:
+        return subprocess.Popen(command, cwd=file.parent, stdout=messages, stderr=messages, start_new_session=True)
+
+
+def results(folder: Path):
+    """Everything that a study has found, without what differs from time to time."""
+    frame = Parts(folder / "parts").read()
+    return None if frame is None else frame.drop(VARYING)
+
+
+def finished(folder: Path) -> set[int]:
+    frame = results(folder) if (folder / ABOUT).exists() else None
+    return set() if frame is None else set(frame["seed"].to_list())
+
+
+def noted(file: Path) -> list[int]:
+    path = file.with_name("begun")
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def kill_again_and_again(
+    folder: Path, *, kills: int, seeds: int, options: tuple[str, ...] = (), seed: int = 0
+) -> Found:
+    """Kill a study at random moments, start it again, and compare it with one that was left in peace."""
+    began, luck = time.monotonic(), random.Random(seed)
+    file, calm = write_study(folder / "killed", seeds), write_study(folder / "calm", seeds)
+    to, struck, lost, again = file.with_suffix(""), 0, 0, 0
+    while struck < kills:
+        before, begun = finished(to), len(noted(file))
+        process = start(file, *options)
+        while process.poll() is None and not finished(to) - before:  # kill it while it works, not while it is imported
+            time.sleep(0.02)
+        time.sleep(luck.uniform(0.0, 1.0))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        struck += 1
+        lost += len(before - finished(to))
+        again += len(before & set(noted(file)[begun:]))
+    before, begun = finished(to), len(noted(file))
+    assert start(file, *options).wait(timeout=300) == 0, file.with_name("messages").read_text()
+    cb.run_study(calm, calm.with_suffix(""), jobs=1)
+    sys.modules.pop("noting")  # another test has one of its own
+    again += len(before & set(noted(file)[begun:]))
+    lost += len(before - finished(to))
+    mine, theirs = results(to), results(calm.with_suffix(""))
+    agrees = mine.equals(theirs, null_equal=True)
+    return Found(struck, mine.height, lost, again, len(noted(file)), agrees, round(time.monotonic() - began, 1))

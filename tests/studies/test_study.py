@@ -1,0 +1,300 @@
+"""Studies: the same on any number of processes, resumed without a run twice, refused where they would be mixed."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import conebandit as cb
+from conebandit.cli import app
+from conebandit.regret import SERIES
+from conebandit.studies import folder as folder_module
+from conebandit.studies import runs as runs_module
+from conebandit.studies.folder import Folder
+from conebandit.studies.pool import Workers, as_finished
+from tests.studies.killing import VARYING, finished, kill_again_and_again, noted, results, write_study
+
+STUDY = {
+    "policies": ["random", {"name": "ParetoUCB1", "grid": {"width": [0.1, 0.3]}}],
+    "environments": [{"name": "paper", "n_arms": 3, "change_point": 40, "grid": {"nu": [1.0, 3.0]}}],
+    "horizon": 150,
+    "seeds": [4, 1],
+    "points": 7,
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return cb.run_study(STUDY, tmp_path_factory.mktemp("study") / "results", jobs=1)
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A study file with an environment of the user's own that notes every run."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield write_study(tmp_path, seeds=4)
+    sys.modules.pop("noting", None)
+
+
+def test_rows_are_what_simulate_gives_bit_for_bit(study):
+    frame = study.to_frame(curves=True)
+    assert frame.height == len(study) == 12
+    for row in frame.to_dicts():
+        world = cb.environments.paper(n_arms=3, change_point=40, nu=row["environment.nu"])
+        width = row["policy.width"]
+        size = (3, world.cone, 1)
+        policy = (
+            cb.RandomArm(*size, seed=row["seed"])
+            if width is None
+            else cb.ParetoUCB1(*size, width=width, seed=row["seed"], bounds=world.bounds)
+        )
+        run = cb.simulate(policy, world, 150, seed=row["seed"])
+        assert [row[name] for name in SERIES] == [run.average(name, after=40) for name in SERIES]
+        assert row["after"] == 40
+        at = study.rounds(row["environment"]).astype(int) - 1
+        assert row["play_curve"] == run.cumulative("play")[at].tolist()
+
+
+def test_results_do_not_depend_on_the_number_of_processes(study, tmp_path):
+    two = cb.run_study(STUDY, tmp_path / "two", jobs=2)
+    assert two.to_frame(curves=True).drop(VARYING).equals(study.to_frame(curves=True).drop(VARYING), null_equal=True)
+
+
+def test_what_a_study_says_of_itself(study):
+    assert study.environments[0] == "paper(n_arms=3, change_point=40, nu=1.0)"
+    assert study.n_missing == 0
+    assert "12 runs are missing" in repr(study).replace("0 of 12", "12")
+    assert study.versions["numpy"] == np.__version__
+    assert study.rounds(study.environments[0]).tolist() == [21, 43, 64, 86, 107, 129, 150]
+    curves = study.curves("front", study.environments[1])
+    assert {name: array.shape for name, array in curves.items()} == dict.fromkeys(study.policies, (2, 7))
+    at, mean, half = study.bands("play", study.environments[0], per_round=True)["random"]
+    runs = study.curves("play", study.environments[0])["random"]
+    assert np.array_equal(mean, (runs / at).mean(axis=0))
+    assert (half > 0).all()
+    frame = study.to_frame()
+    assert not any(name.endswith("_curve") for name in frame.columns)
+    assert frame["policy.width"].to_list()[:3] == [None, 0.1, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda study: study.curves("play"), "environment must be one of paper"),
+        (lambda study: study.curves("recall", "x"), "series must be one of those whose curves were kept, play, front"),
+        (lambda study: study.averages("regret"), "series must be one of play"),
+        (lambda study: study.differences("play", reference="x"), "reference must be one of random"),
+        (lambda study: cb.load_study(study.path / "parts"), "holds no study: there is no study.json"),
+    ],
+)
+def test_wrong_questions_are_answered_in_words(study, call, says):
+    with pytest.raises(ValueError, match=says):
+        call(study)
+
+
+def test_a_finished_study_runs_nothing_again(own):
+    to = own.with_suffix("")
+    cb.run_study(own, to, jobs=1)
+    assert sorted(noted(own)) == [0, 1, 2, 3]
+    first = results(to)
+    steps = []
+    cb.run_study(own, to, jobs=1, progress=steps.append)
+    assert steps == []
+    assert sorted(noted(own)) == [0, 1, 2, 3]
+    assert results(to).equals(first)
+
+
+def test_a_run_counts_as_finished_only_when_it_is_on_the_disk(own):
+    to = own.with_suffix("")
+    seen = []
+    cb.run_study(own, to, jobs=1, progress=lambda words: seen.append(len(finished(to))))
+    assert len(seen) == 4
+    assert all(count > position for position, count in enumerate(seen))
+
+
+def test_an_interruption_keeps_what_is_finished(own, monkeypatch):
+    to, counted = own.with_suffix(""), []
+    original = runs_module.one_run
+
+    def stopping(recipe, job):
+        if job.seed == 2:
+            raise KeyboardInterrupt
+        counted.append(job.seed)
+        return original(recipe, job)
+
+    monkeypatch.setattr(runs_module, "one_run", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        cb.run_study(own, to, jobs=1)
+    assert finished(to) == {0, 1}
+    assert cb.load_study(to).n_missing == 2
+    monkeypatch.undo()
+    cb.run_study(own, to, jobs=1)
+    assert sorted(noted(own)) == [0, 1, 2, 3]
+    assert finished(to) == {0, 1, 2, 3}
+
+
+def test_a_run_that_fails_disturbs_no_other_and_is_made_when_it_is_mended(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "faulty.py").write_text(
+        "import conebandit as cb\n"
+        "class Faulty(cb.RandomArm):\n"
+        "    def run_chunk(self, contexts, outcomes, keys):\n"
+        "        if self.seed == 1 and broken: raise ZeroDivisionError('by zero')\n"
+        "        return super().run_chunk(contexts, outcomes, keys)\n"
+        "broken = True\n"
+    )
+    (tmp_path / "s.toml").write_text(
+        'policies = ["faulty:Faulty"]\nenvironments = [{ name = "paper", change_point = 10 }]\nhorizon = 50\nseeds = 3'
+    )
+    with pytest.raises(RuntimeError, match=r"1 of 3 runs have failed.*with seed 1: ZeroDivisionError: by zero"):
+        cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+    assert finished(tmp_path / "out") == {0, 2}
+    done = CliRunner().invoke(
+        app, ["study", "run", str(tmp_path / "s.toml"), "--to", str(tmp_path / "out"), "--jobs", "1"]
+    )
+    assert done.exit_code == 1
+    assert "ZeroDivisionError" in done.output
+    sys.modules["faulty"].broken = False
+    assert cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1).n_missing == 0
+    sys.modules.pop("faulty")
+
+
+def test_too_many_failures_end_a_study(own, monkeypatch):
+    monkeypatch.setattr(runs_module, "MAX_FAILURES", 2)
+    monkeypatch.setattr(runs_module, "simulate", lambda *args, **options: 1 / 0)
+    with pytest.raises(RuntimeError, match="2 of 4 runs have failed"):
+        cb.run_study(own, own.with_suffix(""), jobs=1)
+
+
+def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
+    def full(self, rows):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("conebandit.studies.parts.Parts.append", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        cb.run_study(own, own.with_suffix(""), jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"seeds": [4, 1, 0]}, r"seeds: \[4, 1, 0\], and before \[4, 1\]"),
+        ({"policies": ["random"]}, "policies: 'ParetoUCB1.width=0.1.' is not in it any more"),
+        ({"horizon": 160}, r"horizon: \[160\], and before \[150\]"),
+        ({"points": 8}, "points: 8, and before 7"),
+    ],
+)
+def test_another_study_in_the_same_folder_is_refused(study, change, says):
+    before = study.to_frame()
+    with pytest.raises(ValueError, match=f"another study than this one: .*{says}.*give another folder"):
+        cb.run_study(STUDY | change, study.path, jobs=1)
+    assert study.to_frame().equals(before)
+
+
+def test_a_table_that_has_changed_is_refused(tmp_path):
+    rows = "\n".join(f"{i},{'ab'[i % 2]},{i % 7}" for i in range(40))
+    (tmp_path / "t.csv").write_text(f"age,arm,relief\n{rows}\n")
+    (tmp_path / "s.toml").write_text(
+        'policies = ["random"]\nhorizon = 50\nseeds = 2\nenvironments = [{ name = "from_table", path = "t.csv", '
+        'contexts = ["age"], arms = "arm", outcomes = ["relief"] }]'
+    )
+    cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+    (tmp_path / "t.csv").write_text(f"age,arm,relief\n{rows}\n41,a,3\n")
+    with pytest.raises(ValueError, match=r"data: 't.csv' is another one than before"):
+        cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match=r"is not empty, and holds no study. Give another folder"):
+        cb.run_study(STUDY, tmp_path, jobs=1)
+    with pytest.raises(ValueError, match="cannot be written"):
+        cb.run_study(STUDY, tmp_path / "letter.txt", jobs=1)
+
+
+def test_a_second_process_is_refused_and_told_who_is_there(study):
+    with (
+        Folder(study.path).locked(),
+        pytest.raises(ValueError, match=f"is being run by process {os.getpid()} on .*Wait for it, or stop it"),
+    ):
+        cb.run_study(STUDY, study.path, jobs=1)
+    cb.run_study(STUDY, study.path, jobs=1)
+
+
+def test_other_versions_and_changed_modules_are_told(own, monkeypatch):
+    to = own.with_suffix("")
+    cb.run_study(own, to, jobs=1)
+    other = {**folder_module.versions(), "numpy": "1.0.0"}
+    about = json.loads((to / "study.json").read_text())
+    (to / "study.json").write_text(json.dumps(about | {"versions": other}))
+    with pytest.warns(UserWarning, match=r"was begun with conebandit .*numpy 1\.0\.0.*and goes on with"):
+        cb.run_study(own, to, jobs=1)
+    (to / "study.json").write_text(json.dumps(about))
+    module = own.with_name("noting.py")
+    module.write_text(module.read_text() + "# changed\n")
+    done = CliRunner().invoke(app, ["study", "run", str(own), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "Caution: the file of the module noting has changed" in done.output
+
+
+def test_workers_with_other_versions_are_told(own, monkeypatch):
+    original = runs_module.one_run
+    monkeypatch.setattr(runs_module, "one_run", lambda *given: original(*given) | {"versions": "conebandit 0.0"})
+    with pytest.warns(UserWarning, match="a worker has other versions than this process"):
+        study = cb.run_study(own, own.with_suffix(""), jobs=1)
+    assert set(study.to_frame()["versions"]) == {"conebandit 0.0"}
+
+
+def test_the_record_is_of_the_file(own):
+    import hashlib  # noqa: PLC0415
+
+    study = cb.run_study(own, own.with_suffix(""), jobs=1)
+    assert study.digest == hashlib.sha256(own.read_bytes()).hexdigest()
+    assert set(study.versions) == {"conebandit", "numpy", "numba", "python"}
+
+
+def test_the_commands_run_check_and_refuse(own):
+    runner, to = CliRunner(), own.with_suffix("")
+    checked = runner.invoke(app, ["study", "check", str(own)])
+    assert "1 policies x 1 environments x 4 seeds: 4 runs, 400 rounds." in checked.output
+    assert not to.exists()
+    done = runner.invoke(app, ["study", "run", str(own), "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "All 4 runs are in" in done.output
+    checked = runner.invoke(app, ["study", "check", str(own)])
+    assert "4 are finished" in checked.output
+    own.write_text(own.read_text().replace("horizon = 100", "horizon = 110"))
+    for command in ("run", "check"):
+        refused = runner.invoke(app, ["study", command, str(own)])
+        assert refused.exit_code == 2
+        assert "horizon: [110], and before [100]" in " ".join(refused.output.replace("│", " ").split())
+    wrong = runner.invoke(app, ["study", "run", str(own), "--backend", "slurm"])
+    assert "backend must be one of loky, dask, ray; got 'slurm'" in " ".join(wrong.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"address": "tcp://here:8786"}, "address is for clusters: backend must be dask or ray"),
+        ({"jobs": -7}, "jobs must be a number of processes, or 0"),
+        ({"backend": "dask", "jobs": 2, "address": "x"}, "a cluster at an address is used as it is"),
+    ],
+)
+def test_wrong_workers_are_refused(options, says):
+    with pytest.raises(ValueError, match=says):
+        Workers(**options)
+
+
+def test_what_a_function_raises_ends_the_pool():
+    with pytest.raises(ZeroDivisionError):
+        list(as_finished(lambda n: 1 // n, [1, 0], Workers(jobs=1)))
+
+
+def test_a_study_that_is_killed_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = kill_again_and_again(tmp_path, kills=2, seeds=60, options=("--jobs", "2"), seed=1)
+    assert found.kills >= 1
+    assert (found.runs, found.lost, found.again, found.agrees) == (60, 0, 0, True)
