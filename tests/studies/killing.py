@@ -111,7 +111,7 @@ def kill_again_and_again(
         again += len(before & set(noted(file)[begun:]))
     before, begun = finished(to), len(noted(file))
     assert start(file, *options).wait(timeout=300) == 0, file.with_name("messages").read_text()
-    cb.run_study(calm, calm.with_suffix(""), jobs=1)
+    cb.run_study(calm, calm.with_suffix(""), backend="sequential")
     sys.modules.pop("noting")  # another test has one of its own
     again += len(before & set(noted(file)[begun:]))
     lost += len(before - finished(to))

@@ -25,7 +25,7 @@ def files(tmp_path, monkeypatch):
 def as_undisturbed(disturbed, calm):
     """Whether two studies have found the same, bit for bit, with no run lost or made again once it was finished."""
     sys.modules.pop("noting", None)
-    cb.run_study(calm, calm.with_suffix(""), jobs=1)
+    cb.run_study(calm, calm.with_suffix(""), backend="sequential")
     mine, theirs = (results(file.with_suffix("")) for file in (disturbed, calm))
     assert mine.height == SEEDS
     return mine.equals(theirs, null_equal=True)

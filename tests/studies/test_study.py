@@ -28,7 +28,7 @@ STUDY = {
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    return cb.run_study(STUDY, tmp_path_factory.mktemp("study") / "results", jobs=1)
+    return cb.run_study(STUDY, tmp_path_factory.mktemp("study") / "results", backend="sequential")
 
 
 @pytest.fixture
@@ -97,11 +97,11 @@ def test_wrong_questions_are_answered_in_words(study, call, says):
 
 def test_a_finished_study_runs_nothing_again(own):
     to = own.with_suffix("")
-    cb.run_study(own, to, jobs=1)
+    cb.run_study(own, to, backend="sequential")
     assert sorted(noted(own)) == [0, 1, 2, 3]
     first = results(to)
     steps = []
-    cb.run_study(own, to, jobs=1, progress=steps.append)
+    cb.run_study(own, to, backend="sequential", progress=steps.append)
     assert steps == []
     assert sorted(noted(own)) == [0, 1, 2, 3]
     assert results(to).equals(first)
@@ -110,7 +110,7 @@ def test_a_finished_study_runs_nothing_again(own):
 def test_a_run_counts_as_finished_only_when_it_is_on_the_disk(own):
     to = own.with_suffix("")
     seen = []
-    cb.run_study(own, to, jobs=1, progress=lambda words: seen.append(len(finished(to))))
+    cb.run_study(own, to, backend="sequential", progress=lambda words: seen.append(len(finished(to))))
     assert len(seen) == 4
     assert all(count > position for position, count in enumerate(seen))
 
@@ -127,11 +127,11 @@ def test_an_interruption_keeps_what_is_finished(own, monkeypatch):
 
     monkeypatch.setattr(runs_module, "one_run", stopping)
     with pytest.raises(KeyboardInterrupt):
-        cb.run_study(own, to, jobs=1)
+        cb.run_study(own, to, backend="sequential")
     assert finished(to) == {0, 1}
     assert cb.load_study(to).n_missing == 2
     monkeypatch.undo()
-    cb.run_study(own, to, jobs=1)
+    cb.run_study(own, to, backend="sequential")
     assert sorted(noted(own)) == [0, 1, 2, 3]
     assert finished(to) == {0, 1, 2, 3}
 
@@ -150,15 +150,15 @@ def test_a_run_that_fails_disturbs_no_other_and_is_made_when_it_is_mended(tmp_pa
         'policies = ["faulty:Faulty"]\nenvironments = [{ name = "paper", change_point = 10 }]\nhorizon = 50\nseeds = 3'
     )
     with pytest.raises(RuntimeError, match=r"1 of 3 runs have failed.*with seed 1: ZeroDivisionError: by zero"):
-        cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+        cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential")
     assert finished(tmp_path / "out") == {0, 2}
     done = CliRunner().invoke(
-        app, ["study", "run", str(tmp_path / "s.toml"), "--to", str(tmp_path / "out"), "--jobs", "1"]
+        app, ["study", "run", str(tmp_path / "s.toml"), "--to", str(tmp_path / "out"), "--backend", "sequential"]
     )
     assert done.exit_code == 1
     assert "ZeroDivisionError" in done.output
     sys.modules["faulty"].broken = False
-    assert cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1).n_missing == 0
+    assert cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential").n_missing == 0
     sys.modules.pop("faulty")
 
 
@@ -166,7 +166,7 @@ def test_too_many_failures_end_a_study(own, monkeypatch):
     monkeypatch.setattr(runs_module, "MAX_FAILURES", 2)
     monkeypatch.setattr(runs_module, "simulate", lambda *args, **options: 1 / 0)
     with pytest.raises(RuntimeError, match="2 of 4 runs have failed"):
-        cb.run_study(own, own.with_suffix(""), jobs=1)
+        cb.run_study(own, own.with_suffix(""), backend="sequential")
 
 
 def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
@@ -175,7 +175,7 @@ def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
 
     monkeypatch.setattr("conebandit.studies.parts.Parts.append", full)
     with pytest.raises(OSError, match="No space left on device"):
-        cb.run_study(own, own.with_suffix(""), jobs=1)
+        cb.run_study(own, own.with_suffix(""), backend="sequential")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
 def test_another_study_in_the_same_folder_is_refused(study, change, says):
     before = study.to_frame()
     with pytest.raises(ValueError, match=f"another study than this one: .*{says}.*give another folder"):
-        cb.run_study(STUDY | change, study.path, jobs=1)
+        cb.run_study(STUDY | change, study.path, backend="sequential")
     assert study.to_frame().equals(before)
 
 
@@ -201,18 +201,18 @@ def test_a_table_that_has_changed_is_refused(tmp_path):
         'policies = ["random"]\nhorizon = 50\nseeds = 2\nenvironments = [{ name = "from_table", path = "t.csv", '
         'contexts = ["age"], arms = "arm", outcomes = ["relief"] }]'
     )
-    cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+    cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential")
     (tmp_path / "t.csv").write_text(f"age,arm,relief\n{rows}\n41,a,3\n")
     with pytest.raises(ValueError, match=r"data: 't.csv' is another one than before"):
-        cb.run_study(tmp_path / "s.toml", tmp_path / "out", jobs=1)
+        cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential")
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ValueError, match=r"is not empty, and holds no study. Give another folder"):
-        cb.run_study(STUDY, tmp_path, jobs=1)
+        cb.run_study(STUDY, tmp_path, backend="sequential")
     with pytest.raises(ValueError, match="cannot be written"):
-        cb.run_study(STUDY, tmp_path / "letter.txt", jobs=1)
+        cb.run_study(STUDY, tmp_path / "letter.txt", backend="sequential")
 
 
 def test_a_second_process_is_refused_and_told_who_is_there(study):
@@ -220,22 +220,22 @@ def test_a_second_process_is_refused_and_told_who_is_there(study):
         Folder(study.path).locked(),
         pytest.raises(ValueError, match=f"is being run by process {os.getpid()} on .*Wait for it, or stop it"),
     ):
-        cb.run_study(STUDY, study.path, jobs=1)
-    cb.run_study(STUDY, study.path, jobs=1)
+        cb.run_study(STUDY, study.path, backend="sequential")
+    cb.run_study(STUDY, study.path, backend="sequential")
 
 
 def test_other_versions_and_changed_modules_are_told(own, monkeypatch):
     to = own.with_suffix("")
-    cb.run_study(own, to, jobs=1)
+    cb.run_study(own, to, backend="sequential")
     other = {**folder_module.versions(), "numpy": "1.0.0"}
     about = json.loads((to / "study.json").read_text())
     (to / "study.json").write_text(json.dumps(about | {"versions": other}))
     with pytest.warns(UserWarning, match=r"was begun with conebandit .*numpy 1\.0\.0.*and goes on with"):
-        cb.run_study(own, to, jobs=1)
+        cb.run_study(own, to, backend="sequential")
     (to / "study.json").write_text(json.dumps(about))
     module = own.with_name("noting.py")
     module.write_text(module.read_text() + "# changed\n")
-    done = CliRunner().invoke(app, ["study", "run", str(own), "--jobs", "1"])
+    done = CliRunner().invoke(app, ["study", "run", str(own), "--backend", "sequential"])
     assert done.exit_code == 0, done.output
     assert "Caution: the file of the module noting has changed" in done.output
 
@@ -244,14 +244,14 @@ def test_workers_with_other_versions_are_told(own, monkeypatch):
     original = runs_module.one_run
     monkeypatch.setattr(runs_module, "one_run", lambda *given: original(*given) | {"versions": "conebandit 0.0"})
     with pytest.warns(UserWarning, match="a worker has other versions than this process"):
-        study = cb.run_study(own, own.with_suffix(""), jobs=1)
+        study = cb.run_study(own, own.with_suffix(""), backend="sequential")
     assert set(study.to_frame()["versions"]) == {"conebandit 0.0"}
 
 
 def test_the_record_is_of_the_file(own):
     import hashlib  # noqa: PLC0415
 
-    study = cb.run_study(own, own.with_suffix(""), jobs=1)
+    study = cb.run_study(own, own.with_suffix(""), backend="sequential")
     assert study.digest == hashlib.sha256(own.read_bytes()).hexdigest()
     assert set(study.versions) == {"conebandit", "numpy", "numba", "python"}
 
@@ -261,7 +261,7 @@ def test_the_commands_run_check_and_refuse(own):
     checked = runner.invoke(app, ["study", "check", str(own)])
     assert "1 policies x 1 environments x 4 seeds: 4 runs, 400 rounds." in checked.output
     assert not to.exists()
-    done = runner.invoke(app, ["study", "run", str(own), "--jobs", "1"])
+    done = runner.invoke(app, ["study", "run", str(own), "--backend", "sequential"])
     assert done.exit_code == 0, done.output
     assert "All 4 runs are in" in done.output
     checked = runner.invoke(app, ["study", "check", str(own)])
@@ -272,7 +272,8 @@ def test_the_commands_run_check_and_refuse(own):
         assert refused.exit_code == 2
         assert "horizon: [110], and before [100]" in " ".join(refused.output.replace("│", " ").split())
     wrong = runner.invoke(app, ["study", "run", str(own), "--backend", "slurm"])
-    assert "backend must be one of loky, dask, ray; got 'slurm'" in " ".join(wrong.output.replace("│", " ").split())
+    said = " ".join(wrong.output.replace("│", " ").split())
+    assert "backend must be one of loky, dask, ray, sequential; got 'slurm'" in said
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ def test_wrong_workers_are_refused(options, says):
 
 def test_what_a_function_raises_ends_the_pool():
     with pytest.raises(ZeroDivisionError):
-        list(as_finished(lambda n: 1 // n, [1, 0], Workers(jobs=1)))
+        list(as_finished(lambda n: 1 // n, [1, 0], Workers("sequential")))
 
 
 def test_a_study_that_is_killed_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
@@ -298,3 +299,22 @@ def test_a_study_that_is_killed_goes_on_as_if_nothing_had_been(tmp_path, monkeyp
     found = kill_again_and_again(tmp_path, kills=2, seeds=60, options=("--jobs", "2"), seed=1)
     assert found.kills >= 1
     assert (found.runs, found.lost, found.again, found.agrees) == (60, 0, 0, True)
+
+
+def test_every_number_of_processes_gives_the_same_also_where_threads_of_blas_matter(tmp_path):
+    """Fits of a wide table differ in their last bits by how many threads there are."""
+    rng = np.random.default_rng(0)
+    x, arm = rng.random((3000, 12)), rng.integers(3, size=3000)
+    table = np.column_stack([x, arm, x @ rng.random(12) + arm, rng.random(3000)])
+    names = [f"x{i}" for i in range(12)]
+    np.savetxt(tmp_path / "t.csv", table, delimiter=",", header=",".join([*names, "arm", "a", "b"]), comments="")
+    contexts = ", ".join(f'"{name}"' for name in names)
+    (tmp_path / "s.toml").write_text(
+        'policies = ["random", "LinearParetoUCB"]\nhorizon = 60\nseeds = 2\nenvironments = [{ name = "from_table", '
+        f'path = "t.csv", contexts = [{contexts}], arms = "arm", outcomes = ["a", "b"] }}]'
+    )
+    frames = []
+    for jobs in (1, 2):
+        study = cb.run_study(tmp_path / "s.toml", tmp_path / str(jobs), jobs=jobs)
+        frames.append(study.to_frame(curves=True).drop(VARYING))
+    assert frames[0].equals(frames[1])

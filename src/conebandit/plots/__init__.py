@@ -1,6 +1,7 @@
 """Pictures, from labels and arrays. The only room that imports matplotlib (``pip install 'conebandit[plot]'``)."""
 
 try:
+    from conebandit.plots.banded import bands
     from conebandit.plots.cones import cone_figure, distances_figure, draw_cone, gap_figure
     from conebandit.plots.curves import (
         PowerCurve,
@@ -26,6 +27,7 @@ __all__ = [
     "PowerCurve",
     "SlopeCurve",
     "SlopePanel",
+    "bands",
     "cone_figure",
     "distances_figure",
     "draw_cone",

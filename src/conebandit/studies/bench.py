@@ -162,7 +162,7 @@ def run_suite(
     jobs = [(task, contender, seed, horizon) for contender in order for task in tasks for seed in seeds]
     rows: dict[int, Row] = {}
     with steps(progress, "compiling kernels", len(jobs)) as step:
-        for number, row in as_finished(_one, jobs, Workers(jobs=n_jobs)):
+        for number, row in as_finished(_one, jobs, Workers("sequential") if n_jobs == 1 else Workers(jobs=n_jobs)):
             rows[number] = row
             step(f"{row['policy']} in {row['task']}")
     return [rows[number] for number in range(len(jobs))]

@@ -2,6 +2,9 @@
 
 All go through joblib. Results come as they are finished, in any order. A worker may die (killed for want of memory, a
 machine that is gone): its calls are made again elsewhere.
+
+Sums of floating-point numbers depend on how many threads a linear-algebra library (BLAS) divides them among. Workers
+have one thread for it, those of Dask and Ray by their own defaults, so all give the same results bit for bit.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from conebandit.validate.arguments import is_integer
 
-Backend = Literal["loky", "dask", "ray"]
+Backend = Literal["loky", "dask", "ray", "sequential"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_LOSSES = 5  # times that workers may die without any call being finished in between
 WAVE_SECONDS = 20.0  # where results come in waves, about this often
@@ -36,7 +39,8 @@ class Workers:
     Attributes
     ----------
     backend
-        "loky", processes of this machine; "dask" or "ray", a cluster.
+        "loky", processes of this machine; "dask" or "ray", a cluster; "sequential", this very process, where a
+        debugger sees everything, and BLAS may have several threads.
     jobs
         Number of processes on this machine; 0 for one on each core.
     address
@@ -57,8 +61,8 @@ class Workers:
             raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {self.backend!r}.")
         if not is_integer(self.jobs) or self.jobs < -1:
             raise ValueError(f"jobs must be a number of processes, or 0 for one on each core; got {self.jobs!r}.")
-        if self.address is not None and self.backend == "loky":
-            raise ValueError("address is for clusters: backend must be dask or ray; got loky.")
+        if self.address is not None and self.backend not in ("dask", "ray"):
+            raise ValueError(f"address is for clusters: backend must be dask or ray; got {self.backend}.")
         if self.address is not None and self.jobs > 0:
             raise ValueError(f"jobs is for this machine; a cluster at an address is used as it is; got {self.jobs}.")
 
@@ -77,7 +81,7 @@ def as_finished(
 
     Examples
     --------
-    >>> sorted(as_finished(abs, [3, -4], Workers(jobs=1)))
+    >>> sorted(as_finished(abs, [3, -4], Workers("sequential")))
     [(0, 3), (1, 4)]
     """
     left = set(range(len(given)))
@@ -104,9 +108,17 @@ Opened = tuple[Run, tuple[type[Exception], ...]]  # how calls are made, and what
 
 
 @contextmanager
+def _sequential(_: Workers) -> Iterator[Opened]:
+    with parallel_config("sequential", n_jobs=1):
+        yield Parallel(return_as="generator_unordered"), ()
+
+
+@contextmanager
 def _loky(workers: Workers) -> Iterator[Opened]:
-    with parallel_config("loky", n_jobs=workers.number, inner_max_num_threads=1):
-        yield Parallel(return_as="generator_unordered"), (BrokenProcessPool,)
+    # With one process joblib would make the calls in this one. So there are two, and only one has something to do.
+    ahead = "2 * n_jobs" if workers.number > 1 else 1
+    with parallel_config("loky", n_jobs=max(workers.number, 2), inner_max_num_threads=1):
+        yield Parallel(return_as="generator_unordered", pre_dispatch=ahead), (BrokenProcessPool,)
 
 
 @contextmanager
@@ -163,4 +175,4 @@ def _in_waves(pool: Run, calls: Calls, size: int) -> Iterator[Any]:
             size *= 2
 
 
-_OPEN = {"loky": _loky, "dask": _dask, "ray": _ray}
+_OPEN = {"sequential": _sequential, "loky": _loky, "dask": _dask, "ray": _ray}

@@ -46,7 +46,8 @@ def run_study(
         The folder of results. It holds one study: another one is refused.
     backend, jobs, address
         Where runs are made: "loky", on so many processes of this machine (0 for one on each core); "dask" or "ray", on
-        a cluster at an address or, without one, on processes of this machine.
+        a cluster at an address or, without one, on processes of this machine; "sequential", in this very process,
+        where a debugger sees everything, and the last bits of results may differ.
     progress
         Whether to show a progress bar; or a function, called with a few words after each run.
 
@@ -69,7 +70,7 @@ def run_study(
     ...         "seeds": 2,
     ...     },
     ...     folder,
-    ...     jobs=1,
+    ...     backend="sequential",
     ... )
     >>> len(study), study.policies
     (6, ('random', 'ParetoUCB1(width=0.1)', 'ParetoUCB1(width=0.2)'))
@@ -143,7 +144,7 @@ def load_study(path: str | os.PathLike[str]) -> Study:
     >>> import tempfile, conebandit as cb
     >>> folder, world = tempfile.mkdtemp(), {"name": "paper", "n_arms": 3, "change_point": 50}
     >>> table = {"policies": ["random", "ucb1"], "environments": [world], "horizon": 200, "seeds": 3}
-    >>> _ = cb.run_study(table, folder, jobs=1)
+    >>> _ = cb.run_study(table, folder, backend="sequential")
     >>> study = cb.load_study(folder)
     >>> study.to_frame().select("policy", "seed").rows()[:3]
     [('random', 0), ('ucb1', 0), ('random', 1)]
@@ -170,7 +171,7 @@ class Study:
     --------
     >>> import tempfile, conebandit as cb
     >>> table = {"policies": ["random", "ucb1"], "environments": ["suite/paper"], "horizon": 5100, "seeds": 4}
-    >>> study = cb.run_study(table, tempfile.mkdtemp(), jobs=1)
+    >>> study = cb.run_study(table, tempfile.mkdtemp(), backend="sequential")
     >>> study.n_missing, study.curves("play")["ucb1"].shape
     (0, (4, 50))
     >>> found = study.differences("play", reference="random")

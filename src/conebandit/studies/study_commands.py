@@ -28,7 +28,9 @@ def add_to(app: typer.Typer) -> None:
 def run(
     file: File,
     to: To = None,
-    backend: Annotated[str, typer.Option(help="Where runs are made: loky (this machine), dask or ray.")] = "loky",
+    backend: Annotated[
+        str, typer.Option(help="Where runs are made: loky (this machine), dask, ray, or sequential (to debug).")
+    ] = "loky",
     address: Annotated[
         str | None, typer.Option(help="Of a Dask scheduler or a Ray cluster; started if not given.")
     ] = None,
