@@ -25,7 +25,7 @@ from conebandit.service.dashboard.periods import YOUNG, Series, by_day, by_hour
 from conebandit.service.dashboard.tally import MAX_RECENT, MAX_SAMPLE, Sample, Standing, Tally
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import events
-from conebandit.service.log.entries import Entry, read
+from conebandit.service.log.entries import Entry, read, read_as
 from conebandit.service.log.events import Decided, Values
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import declared_at, erased_units
@@ -315,7 +315,7 @@ def _time(record: Record) -> int:
 
 def _arm_and_time(record: Record) -> tuple[str, int]:
     """Of a decision that does not look as we write them."""
-    decided = events.read_as(Decided, record)
+    decided = read_as(Decided, record)
     return canonical(decided.selection.arm), decided.at
 
 

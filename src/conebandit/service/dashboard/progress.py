@@ -139,7 +139,7 @@ def _around(metric: Metric) -> tuple[float, float] | None:
 def _seen_values(metric: Metric, found: Sequence[Reading], arms: Sequence[str]) -> list[float]:
     """What a chart must have room for: all estimates, and intervals but for the widest ones at the beginning."""
     least = EARLY * found[-1].observations
-    values = []
+    values: list[float] = []
     for reading in found:
         for arm in arms:
             interval = reading.arms[arm][metric.name]
