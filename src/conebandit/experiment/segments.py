@@ -13,7 +13,7 @@ from conebandit.experiment.columns import Categorical, Column, Numeric, by_colum
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.outlook import Interval, estimates_by_name, units_of, with_units
 from conebandit.experiment.policy import Served
-from conebandit.experiment.recommendation import recommended
+from conebandit.experiment.recommendation import Recommended, recommended
 from conebandit.experiment.summary import as_text
 from conebandit.policies.compiled import estimates
 from conebandit.validate.arrays import FloatArray
@@ -156,18 +156,42 @@ def find_segments(experiment: Experiment, policy: Served, contexts: FloatArray, 
     if not len(contexts):
         raise ValueError("segments need at least one row; the table has none.")
     x = contexts[np.unique(np.linspace(0, len(contexts) - 1, MAX_CONTEXTS).astype(np.int64))]
-    means, radii = estimates(policy, x)
-    on = np.zeros((len(x), policy.n_arms), dtype=np.bool_)
-    made = recommended(policy, x)
+    return segments_of(experiment, x, recommended(policy, x), estimates(policy, x), max_leaves)
+
+
+def segments_of(
+    experiment: Experiment,
+    x: FloatArray,
+    made: Sequence[Recommended],
+    estimated: tuple[FloatArray, FloatArray],
+    max_leaves: int,
+) -> Segments:
+    """The same for contexts (n, d) at which a policy has been asked already.
+
+    Parameters
+    ----------
+    experiment
+        What is declared.
+    x
+        The contexts.
+    made
+        What is recommended in each.
+    estimated
+        Means and radii of all arms in each, both (n, K, M).
+    max_leaves
+        How many segments at most.
+    """
+    (means, radii), n_arms = estimated, len(experiment.arms)
+    on = np.zeros((len(x), n_arms), dtype=np.bool_)
     for flags, each in zip(on, made, strict=True):
         flags[list(each.front.arms)] = True
     chosen = np.array([each.arm for each in made])
     found, same, right = [], np.empty(len(x), dtype=np.bool_), np.empty(len(x), dtype=np.bool_)
     for members, rule in _grow(experiment.columns, x, on, max_leaves):
         shares = on[members].mean(axis=0)
-        counts = np.bincount(chosen[members], minlength=policy.n_arms)
+        counts = np.bincount(chosen[members], minlength=n_arms)
         arm = int(np.lexsort((counts, shares))[-1])
-        usual = shares > 0.5 if (shares > 0.5).any() else np.arange(policy.n_arms) == arm
+        usual = shares > 0.5 if (shares > 0.5).any() else np.arange(n_arms) == arm
         same[members], right[members] = (on[members] == usual).all(axis=1), on[members, arm]
         average = (each[members, arm].mean(axis=0).tolist() for each in (means, radii))
         found.append(
