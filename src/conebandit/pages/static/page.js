@@ -16,6 +16,14 @@ document.addEventListener("click", async (event) => {
   button.textContent = "Copied";
 });
 
+// Links inside of pictures, which htmx leaves to the browser: what they lead to goes into the element that is named.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("svg a[href]"), into = event.target.closest("[data-into]");
+  if (!link || !into || !window.htmx || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  window.htmx.ajax("GET", link.getAttribute("href"), into.dataset.into);
+});
+
 // A page whose session has ended must not show an old state as if it were the present one.
 document.addEventListener("htmx:responseError", (event) => {
   const place = document.getElementById("problem");

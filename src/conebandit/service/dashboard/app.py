@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.pages import Pages
 from conebandit.service.dashboard.sessions import Sessions
 from conebandit.service.dashboard.views.control import add_control
@@ -11,9 +12,13 @@ from conebandit.service.dashboard.views.front import add_front
 from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
 from conebandit.service.dashboard.views.progress import add_progress
+from conebandit.service.dashboard.views.segments import add_segments
+from conebandit.service.dashboard.views.shift import add_shift
 from conebandit.service.dashboard.views.what_if import add_what_if
 from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.backend import Backend
+
+MAX_KEPT = 24  # maps, rules and comparisons of all experiments
 
 
 def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: bytes | None = None) -> Pages:
@@ -28,10 +33,12 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     secret
         What cookies are signed with; random by default, so that one has to sign in again after a restart.
     """
-    pages = Pages(app, door, backend, Sessions(secret))
+    pages, kept = Pages(app, door, backend, Sessions(secret)), Kept(MAX_KEPT)
     pages.add_common()
     add_overview(pages)
     add_front(pages)
+    add_segments(pages, kept)
+    add_shift(pages, kept)
     add_what_if(pages)
     add_progress(pages)
     add_log(pages)

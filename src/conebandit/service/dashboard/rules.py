@@ -1,0 +1,75 @@
+"""The rules that people read: found from a sample of decisions, and which of these follow which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.experiment.segments import Segments, segments_of
+from conebandit.policies.compiled import estimates
+from conebandit.service.dashboard.kept import Kept
+from conebandit.service.dashboard.looks import Look
+from conebandit.service.dashboard.maps import MAX_WORK, ask, rows_within
+from conebandit.service.dashboard.tally import Sample, Tally
+from conebandit.validate.arrays import FloatArray
+
+MAX_RULES = 6  # as many as Learner.segments makes
+MAX_CONTEXTS = 1000  # that rules are made from; shares are then known to 1.6 %
+MIN_CONTEXTS = 40  # below, a rule for 2 % of them would be about nobody
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules, and the decisions of a sample that follow them.
+
+    Attributes
+    ----------
+    segments
+        The rules, the largest first.
+    made_from
+        From how many contexts.
+    contexts
+        Of all decisions of the sample (n, d).
+    places
+        Which rule each of them follows (n,).
+    """
+
+    segments: Segments
+    made_from: int
+    contexts: FloatArray
+    places: NDArray[np.int64]
+
+    def shares(self, among: NDArray[np.bool_]) -> list[float]:
+        """Share of each rule among some of the decisions."""
+        counts = np.bincount(self.places[among], minlength=len(self.segments))
+        return (counts / max(int(counts.sum()), 1)).tolist()  # type: ignore[no-any-return]
+
+
+def sample_of(look: Look, sample: Sample) -> FloatArray:
+    """The contexts of a sample (n, d), also if there are none."""
+    return sample.x if len(sample) else np.empty((0, look.experiment.context_dim))
+
+
+def rules_of(kept: Kept, look: Look, tally: Tally) -> Rules | None:
+    """Rules for the contexts of a tally, found anew when something has been learned or decided."""
+    key = ("rules", look.experiment.id, look.version, tally.seen)
+    return kept.get(key, lambda: find_rules(look, tally.sample))
+
+
+def find_rules(look: Look, sample: Sample) -> Rules | None:
+    """Rules for the contexts of a sample; None if there are none."""
+    contexts = sample_of(look, sample)
+    if not len(contexts):
+        return None
+    most = max(rows_within(look.policy, MAX_CONTEXTS, 3 * MAX_WORK), MIN_CONTEXTS)
+    some = contexts[np.unique(np.linspace(0, len(contexts) - 1, most).astype(np.int64))]
+    made = ask(look, some)
+    with look.lock:
+        estimated = estimates(look.policy, some)
+    segments = segments_of(look.experiment, some, made, estimated, MAX_RULES)
+    places = np.zeros(len(contexts), dtype=np.int64)
+    for number, segment in enumerate(segments):
+        places[segment.has(look.experiment.columns, contexts)] = number
+    return Rules(segments, len(some), contexts, places)

@@ -1,0 +1,196 @@
+"""Who gets what: rules that can be read, and a map of one or two context columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+from fastapi import Response
+from markupsafe import Markup
+
+from conebandit.experiment import entries
+from conebandit.experiment.columns import Categorical, Column, by_column
+from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.outlook import units_of, with_units
+from conebandit.experiment.recommendation import relevance
+from conebandit.pages.palette import series
+from conebandit.service.dashboard import map_chart, maps
+from conebandit.service.dashboard.arms import arms_now
+from conebandit.service.dashboard.contexts import PREFIX, Context, context_query, fields, read_context
+from conebandit.service.dashboard.kept import Kept
+from conebandit.service.dashboard.looks import Look
+from conebandit.service.dashboard.map_chart import COLOURINGS, WORDS, Colouring
+from conebandit.service.dashboard.maps import Tiles
+from conebandit.service.dashboard.pages import Asked, Pages
+from conebandit.service.dashboard.rules import Rules, rules_of, sample_of
+from conebandit.service.dashboard.tally import Sample, Tally
+from conebandit.validate.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is to be seen: the columns of the map, its colours, and a context.
+
+    Attributes
+    ----------
+    columns
+        None, one or two.
+    colouring
+        What colours mean.
+    context
+        A value for each column; those of the map say which tile is looked at.
+    usual
+        A context like most; what is as usual is not part of an address.
+    """
+
+    columns: tuple[Column, ...]
+    colouring: Colouring
+    context: Context
+    usual: Context
+
+    @classmethod
+    def read(cls, query: Mapping[str, str], look: Look, contexts: FloatArray) -> Choice:
+        """From a query; an ``InvalidError`` says what is wrong with it."""
+        experiment = look.experiment
+        usual = maps.typical(experiment, contexts)
+        context = read_context(experiment, {**{PREFIX + name: str(value) for name, value in usual.items()}, **query})
+        names = [query[side] for side in ("x", "y") if query.get(side)] or _usual_columns(look, usual)
+        known = {column.name: column for column in experiment.columns}
+        columns = [known[entries.one_of(name, tuple(known), "x and y")] for name in dict.fromkeys(names)]
+        colouring: Colouring = entries.one_of(query.get("colour") or COLOURINGS[0], COLOURINGS, "colour")
+        return cls(tuple(columns), colouring, context, usual)
+
+    def address(self, context: Context | None = None) -> str:
+        """Where this is seen, or the same map at another context."""
+        changed = self.context if context is None else {**self.context, **context}
+        names = [column.name for column in self.columns]
+        asked: dict[str, Any] = {**dict(zip(("x", "y"), names, strict=False)), "colour": self.colouring}
+        for name, value in changed.items():
+            if value != self.usual[name]:
+                asked[PREFIX + name] = value if isinstance(value, str) else f"{value:.6g}"
+        return f"?{urlencode(asked)}"
+
+
+def add_segments(pages: Pages, kept: Kept) -> None:
+    """Let people see who gets what; ``kept`` has what was computed before."""
+
+    @pages.view("/segments")
+    async def segments(asked: Asked) -> Response:
+        look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
+        values: dict[str, Any] = {"view": "Segments", "look": look, "tally": tally}
+        if not asked.query and not asked.part:  # the page first, and then what takes a while
+            return pages.show(asked, "segments.html", **values, later=True)
+        contexts = sample_of(look, tally.sample)
+        choice = await pages.backend.in_thread(Choice.read, asked.query, look, contexts)
+        values["map"] = await pages.backend.in_thread(_map, kept, look, tally, choice)
+        if not asked.part:
+            values |= await pages.backend.in_thread(_rules, kept, look, tally)
+            return pages.show(asked, "segments.html", **values, later=False)
+        answer = pages.show(asked, "segments_map.html", **values)
+        answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
+        return answer
+
+    @pages.view("/segments/rules")
+    async def rules(asked: Asked) -> Response:
+        look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
+        found = await pages.backend.in_thread(_rules, kept, look, tally)
+        return pages.show(asked, "segments_rules.html", look=look, tally=tally, **found)
+
+
+# ---- rules ----------------------------------------------------------------------------------------------------------
+
+
+def _rules(kept: Kept, look: Look, tally: Tally) -> dict[str, Any]:
+    """What the template for rules is given."""
+    experiment = look.experiment
+    rules = rules_of(kept, look, tally)
+    return {
+        "rules": rules,
+        "metrics": with_units([metric.name for metric in experiment.metrics], units_of(experiment.metrics)),
+        "addresses": [] if rules is None else _typical_addresses(experiment, rules),
+        "css": {name: series(k) for k, name in enumerate(experiment.arms)},
+    }
+
+
+def _typical_addresses(experiment: Experiment, rules: Rules) -> list[str]:
+    """For each rule, where one sees a context like most of those that follow it."""
+    usual = maps.typical(experiment, rules.contexts)
+    found = []
+    for number in range(len(rules.segments)):
+        own = maps.typical(experiment, rules.contexts[rules.places == number])
+        found.append(Choice((), COLOURINGS[0], own, usual).address())
+    return found
+
+
+# ---- the map --------------------------------------------------------------------------------------------------------
+
+
+def _map(kept: Kept, look: Look, tally: Tally, choice: Choice) -> dict[str, Any]:
+    """What the template for the map is given."""
+    experiment, contexts = look.experiment, sample_of(look, tally.sample)
+    tiles, around = None, np.ones(len(contexts), dtype=np.bool_)
+    values: dict[str, Any] = {"picture": Markup(""), "legend": [], "left_out": []}
+    if choice.columns:
+        others = tuple(v for name, v in choice.context.items() if name not in [c.name for c in choice.columns])
+        key = ("map", experiment.id, look.version, tally.seen, tuple(c.name for c in choice.columns), others)
+        tiles = kept.get(key, partial(_tiles, look, choice, contexts))
+        chosen = tiles.number_of(choice.context)
+        around = _around(tiles, chosen, experiment, contexts)
+        places = [choice.address(tiles.values(number)) for number in range(len(tiles.made))]
+        drawn = map_chart.picture(tiles, experiment.arms, choice.colouring, places.__getitem__, chosen)
+        values = {
+            "picture": drawn,
+            "legend": map_chart.coloured(tiles, experiment.arms, choice.colouring).legend,
+            "left_out": [side for side in tiles.sides if side.left_out],
+        }
+    decisions = _by_arm(tally, tally.sample, around)
+    return {
+        **values,
+        "tiles": tiles,
+        "arms": arms_now(look, choice.context).rows,
+        "decisions": decisions,
+        "columns": [column.name for column in experiment.columns],
+        "sides": [column.name for column in choice.columns],
+        "colouring": choice.colouring,
+        "colourings": WORDS,
+        "fields": fields(experiment, choice.context),
+        "context": context_query(choice.context),
+        "metrics": with_units([metric.name for metric in experiment.metrics], units_of(experiment.metrics)),
+        "css": {name: series(k) for k, name in enumerate(experiment.arms)},
+        "where": ", ".join(f"{c.name} {map_chart.value_words(choice.context[c.name])}" for c in choice.columns),
+    }
+
+
+def _tiles(look: Look, choice: Choice, contexts: FloatArray) -> Tiles:
+    rows = maps.rows_within(look.policy, maps.MAX_TILES)
+    sides = maps.make_sides(choice.columns, look.experiment, contexts, rows)
+    return maps.make_tiles(look, sides, choice.context, contexts)
+
+
+def _around(tiles: Tiles, chosen: int | None, experiment: Experiment, contexts: FloatArray) -> Any:
+    """Which contexts of a sample (n, d) are in a tile, whatever their other columns are."""
+    parts = {column.name: part for column, part in by_column(experiment.columns, contexts)}
+    inside = np.full(len(contexts), chosen is not None)
+    if chosen is not None:
+        for side, place in zip(tiles.sides, divmod(chosen, tiles.shape[1]), strict=False):
+            inside &= side.places(parts[side.column.name]) == place
+    return inside
+
+
+def _by_arm(tally: Tally, sample: Sample, inside: Any) -> dict[str, int]:
+    """How often each arm was served among some decisions of a sample."""
+    counts = np.bincount(sample.arm[inside], minlength=len(tally.arms)).tolist()
+    return dict(zip(tally.arms, counts, strict=True))
+
+
+def _usual_columns(look: Look, usual: Context) -> list[str]:
+    """Two columns to begin with: those that matter most, or the first ones; numbers if it is all the same."""
+    with look.lock:
+        matters = relevance(look.experiment, look.policy, look.experiment.encode(usual))
+    columns = look.experiment.columns
+    ranked = sorted(columns, key=lambda c: (-matters.get(c.name, 0.0), isinstance(c, Categorical)))
+    return [column.name for column in ranked[:2]]
