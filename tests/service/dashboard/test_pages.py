@@ -79,6 +79,7 @@ def kept(where, url, done, monkeypatch):
     with store.write() as session:
         for key in session.api_keys():
             session.remove_key(key.id)
+        session._run("DELETE FROM store_log")  # or the next test could not use the same names
     store.close()
 
 
