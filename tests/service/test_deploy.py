@@ -16,11 +16,14 @@ import typer.main
 import yaml  # type: ignore[import-untyped]
 
 from conebandit.cli import app
+from conebandit.service.dashboard import sessions
 from conebandit.service.http import app as service_app
 from conebandit.service.http import connections
+from conebandit.service.http.keys import create_key
 from conebandit.service.http.limits import MAX_BYTES
 from conebandit.service.http.metrics import METRICS
 from conebandit.service.http.server import GRACE, serving
+from conebandit.service.stores.base import open_store
 from tests.service.databases import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +105,7 @@ def test_compose():
         assert int(api["stop_grace_period"].removesuffix("s")) > GRACE
         assert api["ulimits"]["nofile"] >= 2 * connections.MAX_CONNECTIONS
         assert set(api["networks"]) == {"inside"}
+        assert sessions.VARIABLE in api["environment"], "who is sent from one process to the other stays signed in"
     assert compose()["networks"]["inside"]["internal"]
     known, used = options_of("key", "create", "first admin", "--scope", "admin")
     assert used <= known
@@ -243,3 +247,25 @@ def test_nginx_in_front(nginx, tmp_path, declaration, monkeypatch):
         assert httpx.get(plain + "/x").headers["location"].startswith("https://")
     assert {forwarded for _, forwarded in seen} == {b"127.0.0.1"}, "not what the caller says"
     assert '"path":"/experiments/checkout/decisions","status":200' in (tmp_path / "access").read_text()
+
+
+@pytest.mark.system_package
+def test_the_dashboard_behind_nginx(nginx, tmp_path, begun):
+    store = open_store(begun)
+    with store.write() as session:
+        key = create_key(session, "board", ["read"])
+    store.close()
+    with serving(begun) as address:
+        secure, _ = nginx(address.removeprefix("http://"))
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "experiments.crt"))
+        retries = httpx.HTTPTransport(verify=trusted, retries=10)
+        with httpx.Client(base_url=secure, transport=retries, headers={"origin": secure}) as client:
+            reply = client.post("/dashboard/sign-in", data={"key": key})
+            assert reply.status_code == 303, "the origin is the address that was called, port and all"
+            assert "secure" in reply.headers["set-cookie"].lower()
+            assert reply.headers["location"] == "/dashboard"
+            assert client.get("/dashboard/experiments/checkout/log").status_code == 200
+            exported = client.get("/dashboard/experiments/checkout/log/export?format=csv")
+            assert exported.text.count("\n") == 21
+            foreign = client.post("/dashboard/sign-in", data={"key": key}, headers={"origin": "https://evil.example"})
+            assert foreign.status_code == 403
