@@ -92,6 +92,7 @@ def cookies_of(reply):
 
 def test_who_has_a_key_that_may_read_signs_in_and_out(kept, url, come):
     key, visitor = make_key(kept, "board"), come()
+    assert visitor.http.get(f"{OVERVIEW}?{'a' * 5000}").headers["location"].endswith("next=%2Fdashboard")
     reply = visitor.http.get(f"{OVERVIEW}?a=1")
     assert reply.status_code == 303
     assert reply.headers["location"] == "/dashboard/sign-in?next=" + quote(f"{OVERVIEW}?a=1", safe="")
@@ -491,6 +492,8 @@ def test_a_store_that_is_away_is_said_on_a_page(kept, url, monkeypatch, come):
         page = visitor.get(path, 503)
         assert "try again" in page.words
         assert "secret" not in page.text
+        assert "everybody on this machine" not in page.words
+        assert "Control" not in page.words
     reply = visitor.sign_in(key)
     assert reply.status_code == 503
     assert_headers(reply)

@@ -56,6 +56,7 @@ VIEWS: list[tuple[str, str, str]] = [
 LOOKING, DOING = ("GET", "HEAD"), ("POST",)
 EVERY_METHOD = (*LOOKING, *DOING, "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_FIELDS = 100  # of a form
+MAX_ADDRESS = 2000  # characters of an address to which somebody comes back after signing in
 
 Query = dict[str, str]
 View = Callable[["Asked"], Awaitable[Response]]
@@ -245,6 +246,8 @@ class Pages:
             if refusal.status_code == 401:
                 return _to_sign_in(request)
             raise
+        finally:
+            request.state.visitor = self._visitor(session)  # for pages that say what went wrong
         answer = await view(await self._asked(request, session))
         if session is not OPEN:
             self._set_cookie(request, answer, self._sessions.renewed(session))
@@ -303,10 +306,10 @@ class Pages:
         """A page that says why there is no other one; nothing of our insides is shown."""
         status, words = _status_and_words(refusal)
         heading = HEADINGS.get(status, "This cannot be done")
-        session, experiment = self._session(request), request.path_params.get("experiment", "")
-        visitor = NOBODY if session is None else self._visitor(session)
-        there = status not in (403, 404) and ID.fullmatch(experiment)  # as far as we know
-        names = {"experiment": experiment} if there else {}
+        visitor = getattr(request.state, "visitor", NOBODY)
+        there = visitor is not NOBODY and status not in (403, 404)  # as far as we know
+        experiment = request.path_params.get("experiment") if there else None
+        names = {} if experiment is None else {"experiment": experiment}
         return self._page(visitor, "problem.html", status, heading=heading, problem=words, **names)
 
     def _sign_in_page(self, where: str, problem: str = "", status: int = 200) -> Response:
@@ -381,6 +384,8 @@ def _local(where: str) -> str:
 def _to_sign_in(request: Request) -> Response:
     """To the page for signing in, and from there back; htmx is told to load a whole page."""
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    if request.method not in LOOKING or len(here) > MAX_ADDRESS:
+        here = PATH
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={**HEADERS, "hx-redirect": f"{SIGN_IN}?{urlencode({'next': PATH})}"})
-    return _redirect(f"{SIGN_IN}?{urlencode({'next': here if request.method in LOOKING else PATH})}")
+    return _redirect(f"{SIGN_IN}?{urlencode({'next': here})}")

@@ -44,8 +44,7 @@ def _add_search(pages: Pages) -> None:
             return await found(asked)
         before = _position(asked, "before")
         page = await pages.backend.read_long("events", latest, store, asked.experiment, before)
-        template = "log_part.html" if asked.part else "log.html"
-        return pages.show(asked, template, view="Log", page=page, before=before, formats=list(FORMATS))
+        return pages.show(asked, "log.html", view="Log", page=page, before=before, formats=list(FORMATS))
 
     async def found(asked: Asked) -> Response:
         """What became of a decision, or of a unit; if there is none, that is no fault of the page."""
