@@ -123,7 +123,8 @@ def _decision(event: kinds.Decided, *, erased: bool) -> list[str]:
         policy = f"{shown(made.version.policy)} {shown(made.version.library)}"
         words.append(f"Decided by {policy}, which had learned the events up to {made.version.position:,}.")
     if made.choice is not None and made.choice.probabilities is not None:
-        words.append(f"Probabilities: {_listed(made.choice.probabilities, number)}.")
+        likeliest = dict(sorted(made.choice.probabilities.items(), key=lambda arm: -arm[1]))
+        words.append(f"Probabilities: {_listed(likeliest, number)}.")
     if visit is not None:
         unit = ERASED if erased or event.names is None else shown(event.names.unit)
         words.append(f"Visit {visit.number:,} of unit {unit}.")
