@@ -49,8 +49,8 @@ class Standing:
 
     @property
     def known(self) -> bool:
-        """Whether every metric has an estimate."""
-        return all(np.isfinite(interval.estimate) for interval in self.outlook.estimates.values())
+        """Whether every metric has an estimate, and an interval around it."""
+        return bool(np.isfinite([*self.outlook.estimates.values()]).all())
 
 
 def standings(

@@ -245,9 +245,7 @@ def nice_ticks(low: float, high: float, most: int = MAX_TICKS) -> list[float]:
 def _tick(value: float, width: float) -> str:
     if abs(value) >= 1e6 or (value and width < 1e-4):
         return f"{value:.3g}"
-    places = max(0, min(6, 1 - math.floor(math.log10(width)))) if width > 0 else 0
-    text = f"{value:,.{places}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{value:,.10g}"  # a round number, so these are few digits, and none of them may be lost
 
 
 def _title(words: str) -> Markup:

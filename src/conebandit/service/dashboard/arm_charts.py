@@ -142,19 +142,24 @@ class _Labels:
 def _strip(view: View) -> Picture:
     """A row for each arm, with its name above its interval."""
     [metric] = view.metrics
+    best = sorted(
+        range(len(view.arms)),
+        key=lambda i: view.metrics[0].reward(view.arms[i].outlook.estimates[metric.name].estimate),
+    )[::-1]
+    view = view._replace(arms=[view.arms[i] for i in best], titles=[view.titles[i] for i in best])
     values = [arm.outlook.estimates[metric.name] for arm in view.arms]
     rows = Axis("", -0.5, len(values) - 0.5, ())
     panel = Panel(_axis(values, metric), rows, WIDTH, TOP + BOTTOM + ROW * len(values))
     signs = [(facet.coefficients[0], 0.0) for facet in view.facets]
     for i, (arm, value) in enumerate(zip(view.arms, values, strict=True)):
         height = len(values) - 1.0 - i
-        px, py = panel.at(value.estimate, height)
+        px, py = panel.at(value.estimate, height - 0.15)
         name = Markup('<text class="name" x="{}" y="{:.1f}">{}</text>').format(
-            LEFT + 4, py - 10, shown(arm.outlook.arm, 40)
+            LEFT + 4, py - 13, shown(arm.outlook.arm, 40)
         )
-        line = _span(panel, (value.low, height), (value.high, height))
+        line = _span(panel, (value.low, height - 0.15), (value.high, height - 0.15))
         better = _area(panel, (value.estimate, height), signs)
-        panel.add(_group(arm, view.titles[i], better + line + _dot(arm, px, py + 2) + name))
+        panel.add(_group(arm, view.titles[i], better + line + _dot(arm, px, py) + name))
     caption = (
         f"{shown(metric.name)}. Point at an arm, or reach it with the tab key, to see what would be better than it."
     )

@@ -49,9 +49,9 @@ class ArmsAt:
     drawn: arm_charts.View
 
     @property
-    def known(self) -> bool:
-        """Whether there is something to draw."""
-        return any(arm.known for arm in self.drawn.arms)
+    def n_drawn(self) -> int:
+        """How many arms are drawn."""
+        return min(sum(arm.known for arm in self.drawn.arms), arm_charts.MAX_DRAWN)
 
     @property
     def has_chances(self) -> bool:
@@ -95,7 +95,7 @@ def _status(look: Look, arm: Standing) -> str:
         return "retired"
     if name in look.barred:
         return "left out by a safety rule"
-    return "" if arm.active else "not played here any more"
+    return "" if arm.active else "not played here at present"
 
 
 def _likely(arm: Standing) -> float:

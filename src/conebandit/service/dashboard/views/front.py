@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.what_if import cone_in_words, present_resolution
-from conebandit.service.dashboard.arm_charts import MAX_DRAWN, MAX_PANELS, axis_label, pictures
+from conebandit.service.dashboard.arm_charts import MAX_PANELS, axis_label, pictures
 from conebandit.service.dashboard.arms import arms_now, respects, retired
 from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context, recent_context
 from conebandit.service.dashboard.looks import Look
@@ -58,8 +58,7 @@ def _shown(look: Look, context: Context, pair: tuple[int, int]) -> dict[str, Any
         "respects": respects(arms.drawn.facets),
         "resolution": [(m, r) for m, r in zip(experiment.metrics, present_resolution(experiment), strict=True) if r],
         "gone": sorted(retired(look) - set(experiment.arms)),
-        "most": MAX_DRAWN,
-        "known": arms.known,
+        "n_drawn": arms.n_drawn,
         "chances": arms.has_chances,
         "beaten": any(not row.standing.outlook.on_front for row in arms.rows),
     }

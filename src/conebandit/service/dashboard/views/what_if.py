@@ -64,7 +64,7 @@ def _shown(look: Look, context: Context, query: Query) -> dict[str, Any]:
         "then": overview(arms_at(look, compared.then, hypothesis.cone).drawn) if compared else [],
         "pairs": list(zip(compared.now, compared.then, strict=True)) if compared else [],
         "changes": _changes(compared, hypothesis) if compared else [],
-        "known": now.known,
+        "n_drawn": now.n_drawn,
     }
 
 
