@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from conebandit.experiment.columns import Categorical, Column, Numeric
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.log.entries import read
+from conebandit.service.log.entries import read_as
 from conebandit.service.log.events import Decided
 from conebandit.service.stores.base import Store
 
@@ -74,9 +74,9 @@ def recent_context(store: Store, experiment: Experiment) -> Context | None:
         head = session.existing_head(experiment.id)
         records = session.events(experiment.id, max(head.seq - RECENT, 0), head.seq)
     for record in reversed(records):
-        event = read(record).event if record.kind == Decided.kind else None
-        if isinstance(event, Decided) and event.x:  # else it was erased
-            return {column.name: _shown(column, event.context.get(column.name)) for column in experiment.columns}
+        decided = read_as(Decided, record) if record.kind == Decided.kind else None
+        if decided is not None and decided.x:  # else it was erased
+            return {column.name: _shown(column, decided.context.get(column.name)) for column in experiment.columns}
     return None
 
 

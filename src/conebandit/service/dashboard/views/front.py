@@ -36,12 +36,13 @@ def add_front(pages: Pages) -> None:
             "fields": fields(look.experiment, context),
             "pairs": _pairs(look.experiment),
             "pair": pair,
+            "no_recent": "none" in asked.query,
         }
         return pages.show(asked, "front_part.html" if asked.part else "front.html", view="Front", **form, **values)
 
 
 def to_context(asked: Asked, path: str, context: Context | None) -> RedirectResponse:
-    """To the same view at another context; without one, at the usual one, with a word on that."""
+    """To the same view at another context; if there is none, at the usual one, with a word on that."""
     query = "none=yes" if context is None else context_query(context)
     return RedirectResponse(f"{EXPERIMENTS}/{quote(asked.experiment)}{path}?{query}", 303, headers=HEADERS)
 

@@ -34,6 +34,7 @@ def add_what_if(pages: Pages) -> None:
             return to_context(asked, PATH, recent)
         context = read_context(look.experiment, asked.query)
         values = await pages.backend.in_thread(_shown, look, context, asked.query)
+        values["no_recent"] = "none" in asked.query
         template = "what_if_part.html" if asked.part else "what_if.html"
         return pages.show(asked, template, view="What if", fields=fields(look.experiment, context), **values)
 
