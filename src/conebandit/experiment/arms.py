@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from conebandit.experiment import entries
@@ -40,3 +41,20 @@ def read_arms(given: Any) -> tuple[tuple[str, ...], Features]:
         name: {key: entries.number(table[key], f"arms[{i}].{key}") for key in wanted}
         for i, (name, table) in enumerate(zip(names, tables, strict=True))
     }
+
+
+def read_added_arms(given: Any, arms: Sequence[str]) -> tuple[str, ...]:
+    """Names of arms that were added after the declaration, as far as its rules name them; the service says which.
+
+    Examples
+    --------
+    >>> read_added_arms(["higher"], ["low", "high"])
+    ('higher',)
+    """
+    if given == []:
+        return ()
+    added = entries.names(given, "added_arms", most=MAX_ARMS)
+    for name in added:
+        if name in arms:
+            raise InvalidError(f"added_arms: {name!r} is one of the 'arms', and was not added.")
+    return added

@@ -16,7 +16,7 @@ from warnings import warn
 import numpy as np
 
 from conebandit.experiment import cones, entries
-from conebandit.experiment.arms import Features, read_arms
+from conebandit.experiment.arms import Features, read_added_arms, read_arms
 from conebandit.experiment.columns import Column, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.inference import infer
@@ -50,7 +50,7 @@ MAX_COLUMN = 128  # characters of the name of a column that is not part of a con
 MAX_SHIFT_BLOCK = 1_000_000
 KNOWN = (
     *("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table"),
-    *("unit", "rules", "stage"),
+    *("unit", "rules", "stage", "added_arms"),
 )
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -380,7 +380,9 @@ def _read(declaration: Mapping[str, Any]) -> dict[str, Any]:
         "arm_column": _column_name(table.get("arm", "arm"), "table.arm"),
         "arm_features": features,
         "units": read_units(given.get("unit")),
-        "rules": read_rules(given.get("rules", []), arms, metrics, baseline),
+        "rules": read_rules(
+            given.get("rules", []), arms, metrics, baseline, read_added_arms(given.get("added_arms", []), arms)
+        ),
         "stage": entries.one_of(given.get("stage", "running"), FIRST_STAGES, "stage"),
         "propensity_column": _column_name(table["propensity"], "table.propensity") if "propensity" in table else None,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
@@ -157,8 +157,29 @@ class BurnInRule:
 Rule = BoundRule | CapRule | BurnInRule
 
 
-def read_rules(given: Any, arms: Sequence[str], metrics: Sequence[Metric], baseline: str) -> tuple[Rule, ...]:
-    """Rules with different names.
+class _Arms(NamedTuple):
+    """What rules can be about."""
+
+    declared: tuple[str, ...]
+    added: tuple[str, ...]  # later; rules for each arm watch them, too, but do not divide their error among them
+    baseline: str
+
+    def named(self, given: Any, where: str) -> str:
+        arm: str = entries.one_of(given, (*self.declared, *self.added), where)
+        return arm
+
+    def check_not_baseline(self, arm: str, where: str) -> None:
+        if arm == self.baseline:
+            raise InvalidError(
+                f"{where}: {arm!r} is the baseline, which is served when nothing else may be; stop or cap all "
+                "decisions, or declare another 'baseline'."
+            )
+
+
+def read_rules(
+    given: Any, arms: Sequence[str], metrics: Sequence[Metric], baseline: str, added: Sequence[str] = ()
+) -> tuple[Rule, ...]:
+    """Rules with different names; they may name the arms that are declared, and those that were ``added`` later.
 
     Examples
     --------
@@ -172,13 +193,14 @@ def read_rules(given: Any, arms: Sequence[str], metrics: Sequence[Metric], basel
     if not isinstance(given, list) or len(given) > MAX_RULES:
         raise InvalidError(f"rules must be a list of at most {MAX_RULES} tables; got {entries.short(given)}.")
     rules: list[Rule] = []
+    there = _Arms(tuple(arms), tuple(added), baseline)
     for i, entry in enumerate(given):
         where = f"rules[{i}]"
         table = {name: value for name, value in entries.table(entry, where).items() if value is not None}
         if "metric" in table:
-            rules.append(_bound(table, where, arms, {m.name: m for m in metrics}, baseline))
+            rules.append(_bound(table, where, there, {m.name: m for m in metrics}))
         elif "at_most" in table:
-            rules.append(_cap(table, where, arms, baseline))
+            rules.append(_cap(table, where, there))
         elif "burn_in" in table:
             entries.only(table, _BURN_IN, where)
             name = _name(table, "burn-in", where)
@@ -194,9 +216,7 @@ def read_rules(given: Any, arms: Sequence[str], metrics: Sequence[Metric], basel
     return tuple(rules)
 
 
-def _bound(
-    table: dict[str, Any], where: str, arms: Sequence[str], metrics: Mapping[str, Metric], baseline: str
-) -> BoundRule:
+def _bound(table: dict[str, Any], where: str, arms: _Arms, metrics: Mapping[str, Metric]) -> BoundRule:
     entries.only(table, _BOUND, where)
     metric = metrics[entries.one_of(table["metric"], tuple(metrics), f"{where}.metric")]
     if metric.range is None:
@@ -217,51 +237,41 @@ def _bound(
     if not MIN_ERROR <= error <= MAX_ERROR:
         raise InvalidError(f"{where}.error must be between {MIN_ERROR:g} and {MAX_ERROR:g}; got {error:g}.")
     then: BoundAction = entries.one_of(table.get("then"), get_args(BoundAction), f"{where}.then")
-    watched, others = _watched(table, where, arms, baseline, then)
-    spared = baseline if then == "suspend" else None
+    watched, others = _watched(table, where, arms, then)
+    spared = arms.baseline if then == "suspend" else None
     name = _name(table, f"{metric.name} {side} {bound:g}", where)
     return BoundRule(name, metric.name, side, bound, metric.range, error, watched, others, spared, then)
 
 
-def _watched(
-    table: dict[str, Any], where: str, arms: Sequence[str], baseline: str, then: BoundAction
-) -> tuple[tuple[str, ...] | None, bool]:
+def _watched(table: dict[str, Any], where: str, arms: _Arms, then: BoundAction) -> tuple[tuple[str, ...] | None, bool]:
     """Which arms are watched, each for itself, and whether those that come later are; None: all together."""
     if "arm" in table:
         if "per" in table:
             raise InvalidError(f"{where}: give 'arm', or 'per', but not both.")
-        arm = entries.one_of(table["arm"], tuple(arms), f"{where}.arm")
+        arm = arms.named(table["arm"], f"{where}.arm")
         if then == "suspend":
-            _may_be_left_out(arm, baseline, where)
+            arms.check_not_baseline(arm, where)
         return (arm,), False
     per: Watched = entries.one_of(table.get("per", "arm"), get_args(Watched), f"{where}.per")
     if per == "arm":
-        return tuple(arm for arm in arms if not (then == "suspend" and arm == baseline)), True
+        return tuple(arm for arm in arms.declared if not (then == "suspend" and arm == arms.baseline)), True
     if then == "suspend":
         raise InvalidError(f"{where}: 'suspend' is about one arm; with per = 'experiment', stop or serve the baseline.")
     return None, True
 
 
-def _cap(table: dict[str, Any], where: str, arms: Sequence[str], baseline: str) -> CapRule:
+def _cap(table: dict[str, Any], where: str, arms: _Arms) -> CapRule:
     entries.only(table, _CAP, where)
     arm = table.get("arm")
     if arm is not None:
         if "then" in table:
             raise InvalidError(f"{where}: 'then' is for a cap on all decisions; in place of an arm, others are served.")
-        _may_be_left_out(entries.one_of(arm, tuple(arms), f"{where}.arm"), baseline, where)
+        arms.check_not_baseline(arms.named(arm, f"{where}.arm"), where)
     period = None if "per" not in table else entries.seconds(table["per"], f"{where}.per")
     then: CapAction = entries.one_of(table.get("then", "stop"), get_args(CapAction), f"{where}.then")
     about = "" if arm is None else f" {arm}"
     name = _name(table, f"at most{about}{'' if period is None else f' per {period:g} s'}", where)
     return CapRule(name, _count(table["at_most"], f"{where}.at_most"), arm, period, then)
-
-
-def _may_be_left_out(arm: str, baseline: str, where: str) -> None:
-    if arm == baseline:
-        raise InvalidError(
-            f"{where}: {arm!r} is the baseline, which is served when nothing else may be; stop or cap all decisions, "
-            "or declare another 'baseline'."
-        )
 
 
 def _count(given: Any, where: str) -> int:

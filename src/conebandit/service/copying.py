@@ -38,7 +38,7 @@ def copied_declaration(source: Description, id_: Any, changes: Mapping[str, Any]
     _, features = read_arms(source.declaration["arms"])
     served = [arm.name for arm in source.arms if arm.active]
     arms = [{"name": name, **features[name]} for name in served] if features else served
-    declaration = {**source.declaration, "arms": arms, **changes, "id": id_}
+    declaration = {**source.declaration, "arms": arms, "added_arms": None, **changes, "id": id_}
     return {name: value for name, value in declaration.items() if value is not None}
 
 

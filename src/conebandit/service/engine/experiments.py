@@ -37,6 +37,8 @@ class Experiments(Part):
         """
         state = new_state(experiment) if state is None else state
         named = state.experiment
+        if "added_arms" in named.declaration and self.transaction.session.head(named.id) is None:
+            raise InvalidError("added_arms cannot be given: no arm was added yet. Declare all of them as 'arms'.")
         if not self.transaction.begin(state, self.by):
             known = [self.transaction.declared(experiment.id, first=first) for first in (True, False)]
             if named.declaration not in known and experiment.declaration not in known:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Self
 
 from conebandit.experiment import entries
+from conebandit.experiment.arms import read_arms
 from conebandit.experiment.declaration import Experiment, Stage, as_stage
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.policy import make_policy, with_policy
@@ -54,7 +55,7 @@ class LifeCycle(Experiments):
         self.refuse_if_ended(state)
         declaration = self.transaction.declared(experiment_id)
         if checked is None or checked.before != declaration:  # somebody else has changed it meanwhile
-            checked = CheckedChange.check(declaration, changes)
+            checked = CheckedChange.check(declaration, changes, state.arms)
         after = checked.after
         if after.declaration == declaration:
             return self.describe(experiment_id)
@@ -97,19 +98,39 @@ class CheckedChange(NamedTuple):
     after: Experiment
 
     @classmethod
-    def check(cls, before: dict[str, Any], changes: Any) -> Self:
-        """Replace some entries, and leave out those that are null; an ``InvalidError`` if that declares nothing."""
+    def check(cls, before: dict[str, Any], changes: Any, arms: Iterable[str] = ()) -> Self:
+        """Replace some entries, and leave out those that are null; an ``InvalidError`` if that declares nothing.
+
+        Rules may name any of the ``arms`` that there are; the new declaration says which of those were added later.
+        """
         table = entries.plain(entries.table(changes, "the change"))
         if not table:
             raise InvalidError("the change must have one or more entries of a declaration.")
         entries_after = {name: value for name, value in {**before, **table}.items() if value is not None}
+        entries_after.pop("added_arms", None)
+        added = _added_arms_named(entries_after, arms)
+        if added:
+            entries_after["added_arms"] = added
         return cls(before, with_policy(Experiment.from_dict(entries_after)))
+
+
+def _added_arms_named(declaration: Mapping[str, Any], arms: Iterable[str]) -> list[str]:
+    """The arms that rules name and that are not declared; an ``InvalidError`` if there is no such arm."""
+    declared, _ = read_arms(declaration.get("arms"))
+    added = [arm for arm in arms if arm not in declared]
+    named, rules = set(), declaration.get("rules")
+    for i, rule in enumerate(rules if isinstance(rules, list) else []):
+        if isinstance(rule, dict) and rule.get("arm") is not None:
+            named.add(entries.one_of(rule["arm"], (*declared, *added), f"rules[{i}].arm"))
+    return [arm for arm in added if arm in named]
 
 
 def _check_entries(before: Mapping[str, Any], after: Experiment, *, free: bool) -> None:
     """Refuse changes that the log cannot be read with; a draft that has learned nothing is ``free`` to become any."""
     names = [name for name in {**before, **after.declaration} if before.get(name) != after.declaration.get(name)]
     for name in names:
+        if name == "added_arms":
+            continue  # it follows from the rules
         if name in NEVER_CHANGED or not (free or name in CHANGEABLE):
             raise ConflictError(
                 f"{name!r} cannot be changed: what was decided and learned would mean something else. A change may be "

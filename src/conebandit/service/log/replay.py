@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from conebandit.experiment.arms import read_arms
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_POSITION
@@ -122,6 +123,13 @@ def latest_declaration(session: Session, experiment_id: str, upto: int = MAX_POS
     """How an experiment is declared by now."""
     records = session.of_kinds(experiment_id, DECLARATIONS, upto)
     return declaration_of(records[-1] if records else None)
+
+
+def all_arms(session: Session, experiment_id: str) -> list[str]:
+    """Every arm that an experiment has had, in the order in which they came."""
+    declared, _ = read_arms(latest_declaration(session, experiment_id).get("arms"))
+    added = session.of_kinds(experiment_id, (ArmAdded.kind,), MAX_POSITION)
+    return list(dict.fromkeys([*declared, *(read_as(ArmAdded, record).arm for record in added)]))
 
 
 def _declared_last(records: Sequence[Record]) -> Experiment:

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple, get_args
 
 from conebandit.diagnose.betting import LOSSES, SHARES, confidence_sequence, log_evidence, log_gains, log_sum
-from conebandit.experiment.arms import read_arms
+from conebandit.experiment.arms import read_added_arms, read_arms
 from conebandit.experiment.metrics import read_metrics
 from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule, Rule, read_rules
 from conebandit.service.errors import CorruptionError
@@ -397,9 +397,8 @@ def declared_rules(declaration: dict[str, Any]) -> tuple[Rule, ...]:
     if not declaration.get("rules"):
         return ()
     arms, _ = read_arms(declaration.get("arms"))
-    return read_rules(
-        declaration["rules"], arms, read_metrics(declaration.get("metrics")), declaration.get("baseline", arms[0])
-    )
+    metrics, added = read_metrics(declaration.get("metrics")), read_added_arms(declaration.get("added_arms", []), arms)
+    return read_rules(declaration["rules"], arms, metrics, declaration.get("baseline", arms[0]), added)
 
 
 def _read(plain: tuple[str, dict[str, Any]]) -> Rule:

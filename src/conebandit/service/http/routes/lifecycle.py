@@ -14,7 +14,7 @@ from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import DeclarationChange, ExperimentId, LiftRequest, StageChange
 from conebandit.service.http.replies import as_json
-from conebandit.service.log.replay import latest_declaration
+from conebandit.service.log.replay import all_arms, latest_declaration
 from conebandit.service.replies import Description, RulesReport
 
 
@@ -57,8 +57,8 @@ def _checked(writer: Writer, experiment_id: str, changes: dict[str, Any]) -> Che
     """What a change leads to. What is slow is done here, in a thread, so that no decision waits: checks, compiling."""
     with writer.store.read() as session:
         session.existing_head(experiment_id)
-        before = latest_declaration(session, experiment_id)
-    checked = CheckedChange.check(before, changes)
+        before, arms = latest_declaration(session, experiment_id), all_arms(session, experiment_id)
+    checked = CheckedChange.check(before, changes, arms)
     make_policy(checked.after, checked.after.arms)
     writer.kernels.for_decisions(checked.after)
     return checked
