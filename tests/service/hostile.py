@@ -131,6 +131,12 @@ def saying(body, status=200):
     return behave
 
 
+def deciding(connection, stop):
+    """Not hostile: decides."""
+    while (request := read_request(connection)) is not None:
+        connection.sendall(answer({**ARM, "id": request[3]["id"]}))
+
+
 def faulty(connection, stop):
     """At fault: 500."""
     saying({"error": "the service is at fault; its log says more."}, 500)(connection, stop)
@@ -149,6 +155,22 @@ def hurried(connection, stop):
 def portal(connection, stop):
     """A page of somebody else, with status 200."""
     saying("welcome to our wireless network")(connection, stop)
+
+
+def redirecting(connection, stop):
+    """Sends everybody elsewhere, in words that look like the service's."""
+    saying({"error": "it is over there."}, 302)(connection, stop)
+
+
+def mistaken(connection, stop):
+    """Answers what somebody else has asked."""
+    saying(ARM)(connection, stop)
+
+
+def confused(connection, stop):
+    """Answers with the right id, and nothing else that fits."""
+    while (request := read_request(connection)) is not None:
+        connection.sendall(answer({**ARM, "id": request[3]["id"], "arm": 5, "probabilities": 7}))
 
 
 def nesting(connection, stop):
@@ -171,4 +193,7 @@ HOSTILE = [
     hurried,
     portal,
     nesting,
+    redirecting,
+    mistaken,
+    confused,
 ]

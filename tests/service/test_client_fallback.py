@@ -113,11 +113,11 @@ def test_both_clients_speak_tls(tmp_path, monkeypatch):
 
     def behave(connection, stop):
         with context.wrap_socket(connection, server_side=True) as secure:
-            hostile.saying(hostile.ARM)(secure, stop)
+            hostile.deciding(secure, stop)
 
     async def decide(address):
         async with cb.AsyncClient(address) as client:
-            return (await client.decide("e"), await client.decide("e"))
+            return (await client.decide("e", id="d1"), await client.decide("e", id="d2"))
 
     with listening(behave) as (plain, connections):
         address = plain.replace("http://127.0.0.1", "https://localhost")
@@ -125,7 +125,7 @@ def test_both_clients_speak_tls(tmp_path, monkeypatch):
             stranger.decide("e")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         with cb.Client(address) as client:
-            waited = (client.decide("e"), client.decide("e"))
+            waited = (client.decide("e", id="d1"), client.decide("e", id="d2"))
         assert asyncio.run(decide(address)) == waited
         assert len(connections) == 1 + 1 + 1  # each client has kept its own
     assert waited[0].arm == "a"
@@ -281,9 +281,9 @@ class Slow:
             self.heard.append(request)
             if request[1].endswith("/decisions"):
                 stop.wait()
-            one = {"id": "d", "recorded": ["m"], "corrected": [], "repeated": [], "late": []}
-            many = {"outcomes": [one] * len(request[3].get("outcomes", ()))}
-            connection.sendall(answer(many if "outcomes" in request[3] else one))
+            told = {"recorded": ["m"], "corrected": [], "repeated": [], "late": []}
+            many = [{"id": one["id"], **told} for one in request[3].get("outcomes", [request[3]])]
+            connection.sendall(answer({"outcomes": many} if "outcomes" in request[3] else many[0]))
 
 
 def test_the_outcome_of_a_fallback_is_not_credited_to_what_the_service_decided():
@@ -340,7 +340,7 @@ def test_an_actor_that_is_no_header_is_refused(actor):
 def test_a_fork_does_not_share_connections():
     """Two processes on one connection would get each other's answers."""
     with (
-        listening(hostile.saying(hostile.ARM)) as (address, connections),
+        listening(hostile.deciding) as (address, connections),
         cb.Client(address) as client,
     ):
         client.decide("e")

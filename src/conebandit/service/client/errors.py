@@ -46,12 +46,14 @@ class ClientError(Exception):
 def is_trouble(status: int) -> bool:
     """No answer, one that blames the service, or one that asks for patience (408: too slow, 429: too many requests).
 
+    A redirect (3xx) is trouble, too: the service sends none, so it comes from a proxy, and the request did not arrive.
+
     Examples
     --------
-    >>> [is_trouble(status) for status in (0, 503, 429, 404, 200)]
-    [True, True, True, False, False]
+    >>> [is_trouble(status) for status in (0, 503, 429, 302, 404, 200)]
+    [True, True, True, True, False, False]
     """
-    return status in (0, 408, 429) or status >= 500
+    return status in (0, 408, 429) or 300 <= status < 400 or status >= 500
 
 
 def refusal(status: int, content: bytes) -> ClientError:
@@ -64,6 +66,10 @@ def refusal(status: int, content: bytes) -> ClientError:
     """
     if status == 0:
         return ClientError(0, f"the service cannot be reached: {content.decode('utf-8', 'replace')}")
+    if 300 <= status < 400:
+        return ClientError(
+            status, f"the answer is a redirect ({status}), which is not followed: give the address that it leads to"
+        )
     try:
         return ClientError(status, str(json.loads(content)["error"]), worded=True)
     except (ValueError, KeyError, TypeError, RecursionError):

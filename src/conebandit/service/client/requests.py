@@ -10,14 +10,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from conebandit.service.client import answers
 from conebandit.service.replies import (
     Amendment,
     Amendments,
     Assignment,
-    Assignments,
     AuditPage,
     Description,
     Erasure,
@@ -26,7 +27,6 @@ from conebandit.service.replies import (
     Explanation,
     HeldValues,
     Receipt,
-    Receipts,
     Reply,
     RulesReport,
     ShiftReport,
@@ -82,18 +82,18 @@ class Request(Generic[R]):
 def decide(experiment: str, decisions: Sequence[Asked]) -> Request[list[Assignment]]:
     """Ask for the arms of some decisions; all or none."""
     wanted = [one.table() for one in decisions]
-    path = _path(experiment, "decisions")
-    if len(wanted) == 1:
-        return Request("POST", path, lambda content: [_typed(Assignment, content)], wanted[0])
-    return Request("POST", path, lambda content: list(_typed(Assignments, content).decisions), {"decisions": wanted})
+    body = wanted[0] if len(wanted) == 1 else {"decisions": wanted}
+    return Request(
+        "POST", _path(experiment, "decisions"), partial(answers.assignments, [one.id for one in decisions]), body
+    )
 
 
 def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[list[Receipt]]:
     """Report outcomes, tables made by :func:`as_outcomes`; all or none."""
-    path = _path(experiment, "outcomes")
-    if len(outcomes) == 1:
-        return Request("POST", path, lambda content: [_typed(Receipt, content)], outcomes[0])
-    return Request("POST", path, lambda content: list(_typed(Receipts, content).outcomes), {"outcomes": list(outcomes)})
+    body = outcomes[0] if len(outcomes) == 1 else {"outcomes": list(outcomes)}
+    return Request(
+        "POST", _path(experiment, "outcomes"), partial(answers.receipts, [one["id"] for one in outcomes]), body
+    )
 
 
 def as_outcomes(values: Mapping[str, Values], observed_at: Times) -> list[dict[str, Any]]:
@@ -187,7 +187,7 @@ def experiments() -> Request[list[str]]:
 
 def show(experiment: str) -> Request[dict[str, Any]]:
     """Declaration, arms, mode and number of events."""
-    return Request("GET", _path(experiment), _table(Description))
+    return Request("GET", _path(experiment), partial(answers.description, experiment))
 
 
 def add_arm(experiment: str, arm: str) -> Request[dict[str, Any]]:

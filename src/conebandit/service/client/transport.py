@@ -74,7 +74,7 @@ def content_of(answer: Answer, request: Request[R]) -> R:
         raise refusal(answer.status, answer.content)
     try:
         return request.read(answer.content)
-    except (ValueError, TypeError, RecursionError) as error:  # a page of some proxy, say
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:  # a page of some proxy, say
         raise ClientError(502, f"the answer is none of the service's: {error}") from error
 
 
