@@ -6,6 +6,7 @@ import pytest
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.archive import archive
 from conebandit.service.client import Client
 from conebandit.service.copying import copied_declaration, describe
 from conebandit.service.engine.ledger import Ledger
@@ -168,6 +169,22 @@ def test_any_traffic_means_what_the_twin_says(store, elsewhere, trial, seed, mon
     there = Driver(elsewhere)
     there.ledger, there.now = Ledger(NEVER), run.now
     assert (there.digest(), there.rules()) == (run.digest(), run.rules())
+
+
+def test_an_archive_has_the_rule_and_what_it_has_seen(store, trial, tmp_path):
+    run = begin(store, trial)
+    with_extra(run, OF_EXTRA)
+    for i in range(3):
+        run.tell(ask_until(run, "extra", f"d{i}-"), latency=12.0)
+    run.set_stage("ended", "done")
+    before = run.digest(), run.rules(), run.describe()
+    archive(store, "checkout", tmp_path / "checkout.jsonl")
+    with (tmp_path / "checkout.jsonl").open(encoding="utf-8", newline="\n") as file:
+        restore(store, from_lines(file))
+    there = Driver(store)
+    there.now = run.now
+    assert (there.digest(), there.rules(), there.describe()) == before
+    assert verified(store).agrees
 
 
 def test_over_http(tmp_path, trial):

@@ -1,6 +1,7 @@
 """``verify`` reads the log of the store, and compares API keys and experiments with it."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -182,6 +183,27 @@ def test_the_first_two_operations_at_once(address, monkeypatch):
         monkeypatch.setattr(session, "operations_head", lambda: next(heads, None) or true_head())
         session.append_operation("created", {"experiment": "b"})
         assert [(record.seq, record.body["experiment"]) for record in session.operations()] == [(1, "a"), (2, "b")]
+
+
+def test_experiments_that_are_begun_at_once_are_all_told_of(address, declaration):
+    open_store(address).close()
+
+    def work(number):
+        with closing(open_store(address)) as store:
+            for i in range(4):
+                id_ = f"e{number}-{i}"
+                Driver(store, id_).create({**declaration, "id": id_})
+                with store.write() as session:
+                    keys.create_key(session, id_, ["read"])
+
+    with ThreadPoolExecutor(4) as together:
+        list(together.map(work, range(4)))
+    with closing(open_store(address)) as store, store.read() as session:
+        told = {record.body["experiment"] for record in session.operations() if record.kind == "created"}
+        assert told == set(session.experiments())
+        assert len(told) == 16
+        report = verify_store(session)
+    assert (report.operations, report.keys, report.problems) == (32, 16, ())
 
 
 def test_an_experiment_cannot_be_begun_without_the_key_of_the_log_of_the_store(sealed, address, declaration):
