@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
     def full(self, rows):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("conebandit.studies.parts.Parts.append", full)
+    monkeypatch.setattr(runs_module.Parts, "append", full)
     with pytest.raises(OSError, match="No space left on device"):
         cb.run_study(own, own.with_suffix(""), backend="sequential")
 

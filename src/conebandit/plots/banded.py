@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import StrMethodFormatter
 from numpy.typing import ArrayLike
 
-from conebandit.pages.palette import GREY, TEXT
+from conebandit.pages.palette import GREY
 from conebandit.plots.style import COLOURS, DASHES, new_figure, plain_text
 
 LOOKS = [(colour, dash) for dash, colour in product(reversed(DASHES), COLOURS)]
@@ -24,7 +24,6 @@ def bands(
     xlabel: str = "round",
     ylabel: str = "",
     change_points: Sequence[float] = (),
-    zero: bool = False,
 ) -> Figure:
     """One panel: curves with bands, each in a colour and a line style of its own.
 
@@ -37,8 +36,6 @@ def bands(
         What is shown.
     change_points
         Where to draw a dotted line.
-    zero
-        Whether to draw a line at zero, for differences.
 
     Examples
     --------
@@ -66,8 +63,6 @@ def bands(
             ax.plot(x, middle, dash, color=colour, lw=1.6, label=plain_text(name))
         for point in change_points:
             ax.axvline(point, color=GREY, lw=0.8, ls=":")
-        if zero:
-            ax.axhline(0.0, color=TEXT, lw=0.8)
         ax.set(title=plain_text(title), xlabel=xlabel, ylabel=ylabel)
         ax.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         ax.margins(x=0.0)

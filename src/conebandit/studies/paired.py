@@ -8,7 +8,7 @@ both meet the same contexts and the same luck (common random numbers), and only 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,12 @@ class Paired(NamedTuple):
 
     @property
     def decided(self) -> str:
-        """Which way it is decided by the interval that holds together with the others; "open" if it is not."""
+        """Which way it is decided by the interval that holds together with the others; "open" if it is not.
+
+        "same" if there is no difference under any of two or more seeds.
+        """
+        if self.low_all == self.high_all == 0.0:
+            return "same"
         if self.high_all < 0.0:
             return "lower"
         return "higher" if self.low_all > 0.0 else "open"
@@ -73,15 +78,6 @@ def half_width(values: FloatArray, level: float = LEVEL) -> FloatArray:
         return np.full(values.shape[1:], np.nan)
     with np.errstate(invalid="ignore"):  # a series may be infinite
         return np.asarray(t.ppf(0.5 + level / 2.0, n - 1) * values.std(axis=0, ddof=1) / np.sqrt(n))
-
-
-def by_cell(frame: Any, series: str) -> dict[Cell, BySeed]:
-    """A series of every cell, by seed, from a frame with a row for each run."""
-    found: dict[Cell, BySeed] = {}
-    columns = (frame[name].to_list() for name in ("environment", "policy", "seed", series))
-    for environment, policy, seed, value in zip(*columns, strict=True):
-        found.setdefault((environment, policy), {})[seed] = value
-    return found
 
 
 def averages(cells: Mapping[Cell, BySeed], series: str, *, level: float = LEVEL) -> list[Average]:

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from conebandit.progress import Progress, steps
-from conebandit.regret import SERIES
 from conebandit.studies.declaration import given_study, read_plan
 from conebandit.studies.folder import Folder, in_words, versions
-from conebandit.studies.paired import LEVEL, Average, BySeed, Cell, Paired, averages, by_cell, half_width, paired
+from conebandit.studies.paired import LEVEL, Average, Paired, half_width
 from conebandit.studies.parts import CURVE, polars
 from conebandit.studies.plan import Plan
 from conebandit.studies.pool import Backend, Workers
+from conebandit.studies.results import Results
 from conebandit.studies.runs import make_runs
 from conebandit.validate.arrays import FloatArray
 
@@ -180,41 +180,39 @@ class Study:
     """
 
     def __init__(self, path: Path) -> None:
+        self._results = results = Results(path)
         self.path = path
-        self._folder = Folder(path)
-        self._plan, about = self._folder.plan(), self._folder.about()
-        self.versions: dict[str, str] = about["versions"]
-        self.digest: str = about["digest"]
-        self.policies = tuple(entry.label for entry in self._plan.policies)
-        self.environments = tuple(scene.label for scene in self._plan.scenes)
-        self.series = self._plan.recipe.curves
+        self.versions: dict[str, str] = results.about["versions"]
+        self.digest: str = results.about["digest"]
+        self.policies, self.environments = results.policies, results.environments
+        self.series = results.plan.recipe.curves
 
     def __len__(self) -> int:
-        return len(self._plan)
+        return len(self._results.plan)
 
     def __repr__(self) -> str:
-        sizes = f"{len(self.policies)} policies, {len(self.environments)} environments, {len(self._plan.seeds)} seeds"
+        seeds = len(self._results.plan.seeds)
+        sizes = f"{len(self.policies)} policies, {len(self.environments)} environments, {seeds} seeds"
         return f"<Study in {self.path}: {sizes}; {self.n_missing} of {len(self)} runs are missing>"
 
     @property
     def n_missing(self) -> int:
         """How many runs are not finished."""
-        frame = self._folder.parts.read(["run"])
-        return len(self) - (0 if frame is None else frame.height)
+        return len(self) - self._results.n_finished
 
     def to_frame(self, *, curves: bool = False) -> Any:
         """All finished runs as a frame of polars, a row for each.
 
-        ``policy`` and ``environment`` are labels; ``policy.nu`` and the like are settings, null where there is none.
-        Series are averages over the rounds from ``after`` on, the last change point. ``curves`` says whether sums of
-        series up to some rounds are wanted, too: lists in columns such as ``play_curve``.
+        ``policy`` and ``environment`` are labels; ``environment.nu`` and the like are settings, null where there is
+        none. Series are averages over the rounds from ``after`` on, the last change point. ``curves`` says whether sums
+        of series up to some rounds are wanted, too: lists in columns such as ``play_curve``.
         """
-        library, frame = polars(), self._rows()
+        library, frame, plan = polars(), self._results.rows(), self._results.plan
         if not curves:
             frame = frame.select(name for name in frame.columns if not name.endswith(CURVE))
         settings = {
-            "policy": {entry.label: entry.settings for entry in self._plan.policies},
-            "environment": {scene.label: scene.environment.settings for scene in self._plan.scenes},
+            "policy": {entry.label: entry.settings for entry in plan.policies},
+            "environment": {scene.label: scene.environment.settings for scene in plan.scenes},
         }
         added = []
         for role, known in settings.items():
@@ -225,23 +223,15 @@ class Study:
 
     def rounds(self, environment: str | None = None) -> FloatArray:
         """The rounds at which curves of an environment are kept; it may be left out if there is one."""
-        return self._plan.recipe.rounds(self._plan.scenes[self._place(environment)].horizon)
+        return self._results.plan.recipe.rounds(self._results.scene(environment).horizon)
 
     def curves(self, series: str, environment: str | None = None) -> dict[str, FloatArray]:
         """Sums of a series from the first round on, for each policy: shape (seeds, rounds), in the order of the seeds.
 
         ``environment`` may be left out if there is one.
         """
-        if series not in self.series:
-            kept = ", ".join(self.series) or "none"
-            raise ValueError(f"series must be one of those whose curves were kept, {kept}; got {series!r}.")
-        label = self.environments[self._place(environment)]
-        frame = self._rows(["run", "policy", "environment", f"{series}{CURVE}"])
-        mine = frame.filter(polars().col("environment") == label)
-        found: dict[str, list[list[float]]] = {policy: [] for policy in self.policies}
-        for policy, curve in zip(mine["policy"].to_list(), mine[f"{series}{CURVE}"].to_list(), strict=True):
-            found[policy].append(curve)
-        return {policy: np.array(runs) for policy, runs in found.items() if runs}
+        found = self._results.curves(series, environment)
+        return {policy: np.array(list(runs.values())) for policy, runs in found.items()}
 
     def bands(
         self, series: str, environment: str | None = None, *, per_round: bool = False, level: float = LEVEL
@@ -258,8 +248,7 @@ class Study:
 
     def averages(self, *series: str, level: float = LEVEL) -> Any:
         """Averages over seeds with intervals (Student's t), as a frame: a row for each cell and each of the series."""
-        found = [each for name in series for each in averages(self._cells(name), name, level=level)]
-        return polars().DataFrame(found, schema=list(Average._fields), orient="row")
+        return _frame(self._results.averages(series, level), Average._fields)
 
     def differences(self, *series: str, reference: str | None = None, level: float = LEVEL) -> Any:
         """Every policy minus ``reference``, the first one by default, seed by seed; as a frame.
@@ -268,43 +257,12 @@ class Study:
         ``high`` are Student's t interval of one difference; intervals from ``low_all`` to ``high_all`` hold with
         probability ``level`` for all rows of the frame together (Bonferroni).
         """
-        found = paired_with(self, reference or self.policies[0], series, level=level)
-        return polars().DataFrame(found, schema=list(Paired._fields), orient="row")
-
-    def _cells(self, series: str) -> dict[Cell, BySeed]:
-        """A series of every cell, in the order in which the study names them."""
-        if series not in SERIES:
-            raise ValueError(f"series must be one of {', '.join(SERIES)}; got {series!r}.")
-        found = by_cell(self._rows(["run", "environment", "policy", "seed", series]), series)
-        every = ((environment, policy) for environment in self.environments for policy in self.policies)
-        return {cell: found[cell] for cell in every if cell in found}
-
-    def _rows(self, columns: Sequence[str] | None = None) -> Any:
-        frame = self._folder.parts.read(columns)
-        if frame is None:
-            raise ValueError(f"no run of the study in {self.path} is finished yet.")
-        return frame
-
-    def _place(self, environment: str | None) -> int:
-        if environment is None and len(self.environments) == 1:
-            return 0
-        if environment not in self.environments:
-            raise ValueError(f"environment must be one of {', '.join(self.environments)}; got {environment!r}.")
-        return self.environments.index(environment)
+        return _frame(self._results.differences(series, reference, level), Paired._fields)
 
 
-def paired_with(study: Study, reference: str, series: Sequence[str], *, level: float = LEVEL) -> list[Paired]:
-    """Every policy of a study minus one of them, in every environment."""
-    if reference not in study.policies:
-        raise ValueError(f"reference must be one of {', '.join(study.policies)}; got {reference!r}.")
-    others = [policy for policy in study.policies if policy != reference]
-    pairs = [((place, policy), (place, reference)) for place in study.environments for policy in others]
-    at_once = max(len(pairs) * len(series), 1)
-    found = []
-    for name in series:
-        cells = study._cells(name)
-        found += paired(cells, cells, pairs, name, level=level, at_once=at_once)
-    return found
+def _frame(rows: Sequence[Average] | Sequence[Paired], names: Sequence[str]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    return polars().DataFrame(dict(zip(names, columns, strict=True)))
 
 
 def _plain(value: Any) -> Any:

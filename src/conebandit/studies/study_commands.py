@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from conebandit.terminal import checking, say
+from conebandit.terminal import checking, print_rows, require_writable, say
 
 if TYPE_CHECKING:
     from conebandit.studies.pool import Workers
@@ -81,3 +81,57 @@ def _workers(backend: str, address: str | None, jobs: int) -> Workers:
 
 def _caution(text: str) -> None:
     typer.echo(f"Caution: {text}", err=True)
+
+
+Results = Annotated[Path, typer.Argument(help="The folder of a study.")]
+Series = Annotated[
+    list[str] | None, typer.Option(help="A series to show (repeat for more); by default those with curves.")
+]
+
+
+@study.command()
+def report(
+    folder: Results,
+    to: Annotated[Path | None, typer.Option("--to", help="Folder for the report; by default 'report' in it.")] = None,
+    reference: Annotated[str | None, typer.Option(help="The policy to compare with; by default the first.")] = None,
+    series: Series = None,
+) -> None:
+    """Write a page with curves, averages and paired differences; tables also as Markdown, CSV and LaTeX."""
+    from conebandit.studies.report import write_report  # noqa: PLC0415  (needs matplotlib, an extra)
+    from conebandit.studies.results import Results as Loaded  # noqa: PLC0415
+
+    target = folder / "report" if to is None else to
+    require_writable(target / "index.html")
+    with checking("FOLDER"):
+        found = write_report(Loaded(folder), target, reference=reference, series=series or ())
+    say(
+        Console(),
+        f"Look at {found.page}; tables are in {', '.join(path.name for path in found.tables)}.",
+        soft_wrap=True,
+    )
+
+
+@study.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="The folder of a study.")],
+    second: Annotated[Path, typer.Argument(help="The folder of another one, from which the first is subtracted.")],
+    series: Series = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Folder for the table as Markdown, CSV and LaTeX.")] = None,
+) -> None:
+    """What two studies have in common: the second minus the first, seed by seed, with intervals."""
+    from conebandit.studies.comparison import compare as compared  # noqa: PLC0415
+    from conebandit.studies.results import Results as Loaded  # noqa: PLC0415
+    from conebandit.studies.tables import difference_rows, write_tables  # noqa: PLC0415
+
+    console = Console()
+    with checking("SECOND"):
+        one, other = Loaded(first), Loaded(second)
+        found = compared(one, other, series or one.plan.recipe.curves or ("play",))
+    rows = difference_rows(found.differences, "second minus first")
+    print_rows(console, "Paired differences", rows)
+    for line in found.words:
+        say(console, line, soft_wrap=True)
+    if to is not None:
+        require_writable(to / "comparison.md")
+        for path in write_tables(to / "comparison", rows, found.differences):
+            say(console, f"Written: {path}", soft_wrap=True)

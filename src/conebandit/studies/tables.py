@@ -1,4 +1,4 @@
-"""Tables as Markdown, CSV and LaTeX; rows of texts, the first of which is the head."""
+"""Averages and differences as tables of texts, the first row of which is the head; as Markdown, CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+
+from conebandit.studies.paired import Average, Paired
 
 Rows = Sequence[Sequence[str]]
 
@@ -68,10 +72,48 @@ def _tex(cell: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)
 
 
-def write_tables(stem: Path, rows: Rows) -> list[Path]:
-    """Write a table as Markdown, CSV and LaTeX; the paths written."""
+def write_tables(stem: Path, rows: Rows, exact: Sequence[Average] | Sequence[Paired]) -> list[Path]:
+    """Write a table as Markdown and LaTeX, and what it is made of, with every digit, as CSV; the paths written."""
+    digits = [exact[0]._fields, *([str(value) for value in each] for each in exact)]
     paths = []
-    for kind, text in ((".md", to_markdown(rows)), (".csv", to_csv(rows)), (".tex", to_latex(rows))):
+    for kind, text in ((".md", to_markdown(rows)), (".csv", to_csv(digits)), (".tex", to_latex(rows))):
         paths.append(stem.with_suffix(kind))
         paths[-1].write_text(text, encoding="utf-8")
     return paths
+
+
+def average_rows(means: Sequence[Average]) -> Rows:
+    """Averages as a table of texts."""
+    rows = [["environment", "policy", "series", "seeds", "mean", "95 % interval"]]
+    for each in means:
+        rows.append(
+            [
+                each.environment,
+                each.policy,
+                each.series,
+                str(each.seeds),
+                _number(each.mean),
+                _ends(each.low, each.high),
+            ]
+        )
+    return rows
+
+
+def difference_rows(differences: Sequence[Paired], what: str) -> Rows:
+    """Paired differences as a table of texts; ``what`` says what is subtracted from what. None if there are none."""
+    if not differences:
+        return []
+    head = ["environment", "policy", "series", "seeds", what]
+    rows = [[*head, "95 % interval", "95 % for all together", "decided"]]
+    for each in differences:
+        numbers = (_number(each.difference), _ends(each.low, each.high), _ends(each.low_all, each.high_all))
+        rows.append([each.environment, each.policy, each.series, str(each.seeds), *numbers, each.decided])
+    return rows
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if np.isfinite(value) else "none"
+
+
+def _ends(low: float, high: float) -> str:
+    return f"{low:.4g} to {high:.4g}" if np.isfinite(low) and np.isfinite(high) else "none"

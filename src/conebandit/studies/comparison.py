@@ -1,0 +1,59 @@
+"""Two studies side by side: what the second found minus what the first did, seed by seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from conebandit.studies.folder import in_words
+from conebandit.studies.paired import BySeed, Paired, paired
+from conebandit.studies.results import Results
+
+
+class Comparison(NamedTuple):
+    """Differences between two studies, and what has to be said about them."""
+
+    differences: list[Paired]
+    words: list[str]
+
+
+def compare(first: Results, second: Results, series: Sequence[str]) -> Comparison:
+    """Policies and environments that both studies have, the second minus the first, over the seeds that both have.
+
+    A policy is known by its label; an environment must be the same in every setting, and of the same length.
+
+    Raises
+    ------
+    ValueError
+        If they have nothing in common.
+    """
+    places = [s.label for s in second.plan.scenes if s.label in first.environments and first.scene(s.label) == s]
+    policies = [policy for policy in second.policies if policy in first.policies]
+    cells = [(place, policy) for place in places for policy in policies]
+    if not cells:
+        raise ValueError(
+            f"there is nothing to compare: {first.path} and {second.path} have no policy of the same label in the same "
+            "environment."
+        )
+    found: list[Paired] = []
+    same, shared = 0, 0
+    for name in series:
+        before, after = first.cells(name), second.cells(name)
+        found += paired(after, before, [(cell, cell) for cell in cells], name, at_once=len(cells) * len(series))
+        for cell in cells:
+            values = _both(before.get(cell, {}), after.get(cell, {}))
+            same, shared = same + sum(a == b for a, b in values), shared + len(values)
+    words = [f"{second.path} minus {first.path}. {same:,} of {shared:,} pairs of values are the same bit for bit."]
+    every = (*first.policies, *second.policies, *first.environments, *second.environments)
+    if alone := [label for label in dict.fromkeys(every) if label not in policies and label not in places]:
+        words.append(f"Left out, since the studies do not both have the same: {', '.join(alone)}.")
+    if first.about["versions"] != second.about["versions"]:
+        words.append(f"The first was begun with {in_words(first.about['versions'])},")
+        words.append(f"the second with {in_words(second.about['versions'])}: the same run may come out differently.")
+    if first.about["data"] != second.about["data"]:
+        words.append("Their files of data differ, so environments of the same label may not be the same.")
+    return Comparison(found, words)
+
+
+def _both(before: BySeed, after: BySeed) -> list[tuple[float, float]]:
+    return [(before[seed], after[seed]) for seed in before if seed in after]
