@@ -11,11 +11,13 @@ from conebandit.service.commands.experiments import experiment
 from conebandit.service.commands.keys import key, seal_key
 from conebandit.service.commands.serving import serve
 from conebandit.service.commands.verifying import verify
+from conebandit.service.demo.commands import demo
 
 
 def add_to(app: typer.Typer) -> None:
     """Let the ``conebandit`` command have these."""
     app.command()(serve)
+    app.command()(demo)
     app.command()(verify)
     app.command()(erase)
     app.add_typer(experiment, name="experiment")

@@ -20,6 +20,7 @@ import uvicorn
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.kernels.compile import kept_in
 from conebandit.service.engine.anchors import EVERY, Anchors, destination
+from conebandit.service.engine.clock import SteadyClock
 from conebandit.service.engine.rehearsal import Kernels, prepare_start
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import SealKeyError, UnavailableError
@@ -138,8 +139,9 @@ def serving(
     *,
     rate: Rate | None = None,
     session_key: bytes | None = None,
+    clock: SteadyClock | None = None,
 ) -> Iterator[str]:
-    """Serve from a thread while the block runs; gives the address.
+    """Serve from a thread while the block runs; gives the address. ``clock`` dates the events: the system's by default.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def serving(
     ...     urllib.request.urlopen(address + "/healthz").read()
     b'{"status":"ok"}'
     """
-    server, listener = _prepare(where, host, port, rate=rate, session_key=session_key)
+    server, listener = _prepare(where, host, port, rate=rate, session_key=session_key, clock=clock)
     with listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -184,6 +186,7 @@ def _prepare(
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
     anchors: Callable[[Store], Anchors] | None = None,
+    clock: SteadyClock | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
     """Open the store, compile, read the logs, and only then listen: whoever is let in is answered at once."""
     store = open_store(where, seals=seals)
@@ -194,7 +197,7 @@ def _prepare(
         raise
     listener = _bind(host, port)
     send_last = _nothing if anchors is None else anchors(store).close
-    writer = Writer(store, tidy_up=tidy_up, at_end=send_last, kernels=kernels)
+    writer = Writer(store, clock, tidy_up=tidy_up, at_end=send_last, kernels=kernels)
     try:
         _warm_up(writer, say)
         _listen(listener, host)
@@ -202,7 +205,7 @@ def _prepare(
         writer.close()
         listener.close()
         raise
-    say(f"Serving on {_address(listener, host)} (its pages: /docs); stop with Ctrl-C.")
+    say(f"Serving on {_address(listener, host)} (pages: /dashboard and /docs); stop with Ctrl-C.")
     connections = Connections(max_connections())
     config = uvicorn.Config(
         create_app(writer, (host, *allow_hosts), reachable=not is_loopback(host), rate=rate, session_key=session_key),
