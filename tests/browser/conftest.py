@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conebandit.service.http.server import serving
-from tests.browser.hostile import hostile_experiments
+from tests.browser.hostile import TEXTS, hostile_experiments
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text()
 FLAGS = [
@@ -174,7 +174,9 @@ def some_traffic(client, declaration, count=40, seed=0):
         return drawn
 
     path = f"/experiments/{declaration['id']}"
-    asked = [{"id": f"d{i}", "context": context()} for i in range(count)]
+    client.headers["X-Actor"] = "<script>window.broken=1</script>"
+    ids = [*TEXTS, *(f"d{i}" for i in range(count))]
+    asked = [{"id": id_, "context": context()} | ({"unit": id_} if "unit" in declaration else {}) for id_ in ids]
     given = client.post(f"{path}/decisions", json={"decisions": asked})
     assert given.status_code == 200, given.text
     outcomes = [

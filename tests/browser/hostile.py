@@ -5,27 +5,28 @@ IMAGE = "<img src=x onerror='window.broken = 1'>"
 FORMULA = "=cmd|' /C calc'!A0"
 TEMPLATE = "{{ 7 * 7 }}{% raw %}"
 QUOTES = '" onmouseover="window.broken = 1" x=\''
-BACKWARDS = "abc\u202efed\u2066"
-LONG = "a rather long name " * 3
+# Texts that may be anything: ids of decisions and of units, actors, reasons, units of metrics.
+TEXTS = [SCRIPT, IMAGE, FORMULA, TEMPLATE, QUOTES, "../../static/x", "%2e%2e%2f?a=b#c", "a" * 60]
+# Names of arms, metrics, columns and levels have letters, digits and few signs; letters may run from right to left.
+HEBREW, ARABIC, LONG = "שלום עולם", "مرحبا", "a-rather-long-name-without-spaces-" + "x" * 28
 
 
 def hostile_experiments():
     """Declarations, each with an id that says what is wrong with it."""
     names = {
         "id": "names",
-        "arms": [SCRIPT, IMAGE, FORMULA, TEMPLATE],
-        "metrics": [{"name": SCRIPT, "units": "<b>%</b>"}, {"name": FORMULA, "direction": "min", "worst": 1}],
-        "context": [
-            {"name": IMAGE, "low": 0, "high": 1},
-            {"name": TEMPLATE, "levels": [SCRIPT, FORMULA, QUOTES]},
+        "arms": [HEBREW, ARABIC, "x/../y", "日本語 / +1.0", LONG, "None", "7:7"],
+        "metrics": [
+            {"name": LONG, "units": IMAGE[:32]},
+            {"name": HEBREW, "direction": "min", "worst": 1, "units": "{{ 7 * 7 }}"},
+            {"name": "日本語", "units": "<b>%</b>"},
         ],
-        "rules": [{"name": IMAGE, "burn_in": 5}],
-    }
-    odd = {
-        "id": "odd",
-        "arms": [BACKWARDS, QUOTES, LONG, "日本語", "ℵ" * 20],
-        "metrics": [{"name": LONG}, {"name": "日本語"}, {"name": QUOTES}],
-        "context": [{"name": QUOTES, "low": -1e9, "high": 1e9}, {"name": LONG, "levels": ["x" * 50, "y"]}],
+        "context": [
+            {"name": LONG, "low": -1e9, "high": 1e9},
+            {"name": HEBREW, "levels": [LONG, "false", "9" * 50]},
+        ],
+        "rules": [{"name": "nul/l", "burn_in": 5}],
+        "unit": {},
     }
     many_arms = {
         "id": "static",  # also a folder of the dashboard
@@ -49,4 +50,4 @@ def hostile_experiments():
     }
     bare = {"id": "bare", "arms": ["only"], "metrics": [{"name": "m"}]}
     draft = {"id": "sign-in", "arms": ["a", "b"], "metrics": [{"name": "m"}], "stage": "draft"}
-    return [names, odd, many_arms, many_metrics, empty, bare, draft]
+    return [names, many_arms, many_metrics, empty, bare, draft]
