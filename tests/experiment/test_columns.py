@@ -8,9 +8,9 @@ from conebandit.experiment.errors import InvalidError
 
 
 def encoded(column, value):
-    out = np.full(column.width, np.nan)
-    column.encode(value, out)
-    return out.tolist()
+    found = column.coordinates(value)
+    assert len(found) == column.width
+    return found
 
 
 @pytest.mark.parametrize(("value", "expected"), [(18, 0.0), (38, 0.25), (98.0, 1.0)])

@@ -47,11 +47,11 @@ class Numeric:
     missing: float | None = None
     width = 1
 
-    def encode(self, value: Any, out: FloatArray) -> None:
-        """Write the coordinate."""
+    def coordinates(self, value: Any) -> list[float]:
+        """The one coordinate that a value has."""
         plain = type(value) in _NUMBERS and self.low <= value <= self.high  # as nearly always, so it is quick
         number = float(value) if plain else self._checked(value)
-        out[0] = min((number - self.low) / (self.high - self.low), 1.0)
+        return [min((number - self.low) / (self.high - self.low), 1.0)]
 
     def _checked(self, value: Any) -> float:
         """The number within the bounds that a value stands for."""
@@ -102,22 +102,20 @@ class Categorical:
         """Number of coordinates."""
         return len(self.levels)
 
-    def encode(self, value: Any, out: FloatArray) -> None:
-        """Write the coordinates."""
+    def coordinates(self, value: Any) -> list[float]:
+        """The coordinates that a value has."""
         value = _value_or_default(self, value)
         if isinstance(value, bool):
             value = str(value).lower()
         if not isinstance(value, str):
             raise InvalidError(f"context: {self.name!r} must be a string; got {entries.short(value)}.")
-        out[:] = 0.0
         value = unicodedata.normalize("NFKC", value)  # as levels are
-        if value in self.levels:
-            out[self.levels.index(value)] = 1.0
-        elif self.unknown == "refuse":
+        if value not in self.levels and self.unknown == "refuse":
             raise InvalidError(
                 f"context: {self.name!r} must be one of {', '.join(self.levels)}; got {entries.short(value)}, and its "
                 "rule for that is to refuse. Add the level, or with unknown = 'zeros' it counts as none of them."
             )
+        return [float(level == value) for level in self.levels]
 
 
 Column = Numeric | Categorical

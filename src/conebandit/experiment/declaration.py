@@ -241,14 +241,16 @@ class Experiment:
 
     def encode(self, context: Mapping[str, Any]) -> FloatArray:
         """A context in the unit cube, shape (d,); an ``InvalidError`` if a rule refuses it."""
-        x = np.full(self.context_dim, 0.5)
-        start = 0
+        return np.array(self.coordinates(context))
+
+    def coordinates(self, context: Mapping[str, Any]) -> list[float]:
+        """What :meth:`encode` says, as a list: most contexts have few coordinates, and arrays are slow to make."""
+        x: list[float] = []
         for column in self.columns:
-            column.encode(context.get(column.name), x[start : start + column.width])
-            start += column.width
-        if len(context) > len(self.columns) or any(name not in self._column_names for name in context):
+            x += column.coordinates(context.get(column.name))
+        if not context.keys() <= self._column_names:
             entries.only(context, tuple(c.name for c in self.columns), "context")
-        return x
+        return x or [0.5]
 
     @cached_property
     def _column_names(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.experiment import entries
-from conebandit.experiment.columns import Categorical, Column
+from conebandit.experiment.columns import Categorical
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
@@ -87,12 +87,9 @@ def read_contexts(experiment: Experiment, frame: Frame) -> FloatArray:
     found = np.full((len(frame), experiment.context_dim), 0.5)
     start = 0
     for column in experiment.columns:
-        name, outs = (
-            column_name(frame.names, EXPORTED_CONTEXT, column.name),
-            iter(found[:, start : start + column.width]),
-        )
+        name, place = column_name(frame.names, EXPORTED_CONTEXT, column.name), found[:, start : start + column.width]
         given = frame.levels(name, column.levels) if isinstance(column, Categorical) else frame.numbers(name)
-        _each(given, name, partial(_encode, column, outs))
+        place[:] = np.reshape(_each(given, name, column.coordinates), place.shape)
         start += column.width
     return found
 
@@ -138,11 +135,6 @@ def _arm(index: dict[str, int], name: Any) -> int:
             "rows out."
         )
     return index[name]
-
-
-def _encode(column: Column, outs: Iterator[FloatArray], value: Any) -> None:
-    """Write the coordinates of a value into the next place."""
-    column.encode(value, next(outs))
 
 
 def _measured(metric: Metric, value: Any) -> float:

@@ -33,13 +33,13 @@ class Traffic(Part):
         door = Door(self.transaction, state)
         ids = [decision_id(request.get("id")) for request in some(requests, "decisions")]
         given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
-        found = door.decided(given)
+        found = door.decided(given) if given else {}
         before = {id_: (decided.context, decided.names and decided.names.unit) for id_, decided in found.items()}
         new: dict[str, Asked] = {}
         for id_, request in zip(ids, requests, strict=True):
             context = dict(request.get("context") or {})
             unit = as_unit(request.get("unit"), state.experiment.units)
-            asked = Asked(context, state.experiment.encode(context), unit)
+            asked = Asked(context, tuple(state.experiment.coordinates(context)), unit)
             if id_ not in before:
                 before[id_], new[id_] = (context, unit), asked
             elif not same_context(before[id_][0], context):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.choosing import choose, choose_many, keep
 from conebandit.service.log.entries import read_as
@@ -18,7 +20,6 @@ from conebandit.service.log.state import State
 from conebandit.service.log.visits import Draw, Names, Visit, changes_of_mode, kept
 from conebandit.service.stores.personal import DECISION, UNIT, Alias
 from conebandit.service.stores.records import new_id
-from conebandit.validate.arrays import FloatArray
 
 Append = Callable[[State, Decided], int]
 
@@ -27,7 +28,7 @@ class Asked(NamedTuple):
     """What a decision is asked for with: a context, as given and encoded, and, where there are units, a name of one."""
 
     context: dict[str, Any]
-    x: FloatArray
+    x: tuple[float, ...]
     unit: str | None
 
 
@@ -75,7 +76,7 @@ class Door:
             return self._decide_for_units(asked, at, append)
         made: dict[str, Decided] = {}
         for (id_, one), selection in zip(asked.items(), self._selections(asked, at), strict=True):
-            made[id_] = Decided(at, id_, one.context, tuple(one.x.tolist()), selection)
+            made[id_] = Decided(at, id_, one.context, one.x, selection)
             append(self._state, made[id_])
         return made
 
@@ -83,7 +84,7 @@ class Door:
         """What each decision gets: all at once, unless safety rules count them; then each after the one before it."""
         state = self._state
         if len(asked) == 1 or state.rules.rules:
-            return (choose(state, one.x, id_, at) for id_, one in asked.items())
+            return (choose(state, np.array(one.x), id_, at) for id_, one in asked.items())
         return choose_many(state, [one.x for one in asked.values()], list(asked), at)
 
     def _decide_for_units(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
@@ -104,11 +105,10 @@ class Door:
         return made
 
     def _decide_for(self, unit: _Unit, names: Names, asked: Asked, at: int, mode_changed: int) -> Decided:
-        alias, x = f"d_{new_id()}", tuple(asked.x.tolist())
-        drawn = kept(self._state, unit.drawn, mode_changed, at)
-        selection = choose(self._state, asked.x, alias, at) if drawn is None else keep(drawn.decided)
+        alias, drawn = f"d_{new_id()}", kept(self._state, unit.drawn, mode_changed, at)
+        selection = choose(self._state, np.array(asked.x), alias, at) if drawn is None else keep(drawn.decided)
         visit = Visit(unit.alias, unit.visits + 1, None if drawn is None else drawn.decided.id)
-        return Decided(at, alias, asked.context, x, selection, visit, names)
+        return Decided(at, alias, asked.context, asked.x, selection, visit, names)
 
     def _units(self, names: list[str]) -> dict[str, _Unit]:
         """Units by name; new ones get an alias."""

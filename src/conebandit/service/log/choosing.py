@@ -11,7 +11,7 @@ import numpy as np
 
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Stage
-from conebandit.policies.base import Decision
+from conebandit.policies.base import Decision, Decisions
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.validate.arrays import FloatArray
 
@@ -31,7 +31,7 @@ def refusal(state: State, decisions: int, at: int) -> str | None:
     """Why so many decisions cannot be made at a time; None if they can."""
     if state.stage != "running":
         return REFUSALS[state.stage]
-    left = state.rules.left(at)
+    left = state.rules.left(at) if state.rules.rules else None
     if left is None or decisions <= left:
         return None
     return f"may make {left} more decisions, its safety rules say ({', '.join(state.rules.limiting(at))})."
@@ -42,7 +42,7 @@ def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:
     return _without_policy(state, at) or _select(state, state.policy.decide(x, key), key, at)
 
 
-def choose_many(state: State, xs: Sequence[FloatArray], keys: Sequence[str], at: int) -> list[Selection]:
+def choose_many(state: State, xs: Sequence[Sequence[float]], keys: Sequence[str], at: int) -> list[Selection]:
     """What :func:`choose` says for each of many contexts; only where a decision does not change the next one.
 
     So not where there are safety rules, which count decisions. The policy is asked once, which is much quicker.
@@ -50,9 +50,25 @@ def choose_many(state: State, xs: Sequence[FloatArray], keys: Sequence[str], at:
     served = _without_policy(state, at)
     if served is not None:
         return [served] * len(keys)
-    arms, propensities, masks, probabilities = state.policy.decide_many(np.array(xs), keys)
-    rows = zip(arms.tolist(), propensities.tolist(), masks, probabilities, keys, strict=True)
-    return [_select(state, Decision(*row), key, at) for *row, key in rows]
+    made = state.policy.decide_many(np.array(xs), keys)
+    if not all(state.arms[name] for name in state.known):  # some of them may have to be drawn again
+        rows = zip(made.arms.tolist(), made.propensities.tolist(), *made[2:], keys, strict=True)
+        return [_select(state, Decision(*row), key, at) for *row, key in rows]
+    return _select_all(state, made)
+
+
+def _select_all(state: State, made: Decisions) -> list[Selection]:
+    """What :func:`_select` says of each decision, where nothing but the policy has a say."""
+    mode, known, baseline = state.mode, state.known, Choice(state.experiment.baseline, 1.0)
+    version = Version(state.experiment.policy, __version__, state.version)
+    in_order = sorted(range(len(known)), key=known.__getitem__)  # as on disk
+    chosen = []
+    for arm, propensity, mask, chances in zip(*(array.tolist() for array in made), strict=True):
+        active = tuple([name for name, plays in zip(known, mask, strict=True) if plays])
+        choice = Choice(known[arm], propensity, {known[k]: chances[k] for k in in_order if chances[k] > 0.0})
+        served = choice if mode == "live" else baseline
+        chosen.append(Selection(mode, served.arm, served.propensity, active, choice, version))
+    return chosen
 
 
 def _without_policy(state: State, at: int) -> Selection | None:

@@ -8,8 +8,9 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body
-from conebandit.service.log.events import ERASED, KINDS, Event
-from conebandit.service.stores.records import PERSONAL, Head, Record, detached, seal
+from conebandit.service.log.events import ERASED, KINDS, Decided, Event
+from conebandit.service.log.texts import body_text
+from conebandit.service.stores.records import PERSONAL, Head, Record, canonical, detached, seal_text
 from conebandit.service.stores.seals import UNKEYED, Seals
 
 MAX_ACTOR = 128  # characters
@@ -101,12 +102,17 @@ def seal_event(
 
     If ``detach`` is true, its personal part is beside it, and what is sealed is a commitment.
     """
-    body = event.to_body() if by is None else {**event.to_body(), **by.to_body()}
-    seq, personal = before.seq + 1, None
-    if detach and event.personal:
-        personal, body[PERSONAL] = detached({name: body.pop(name) for name in event.personal})
-    sealed = seal(before.check, seq, event.kind, event.decision, body, seals=seals, experiment=experiment)
-    return sealed._replace(personal=personal)
+    caused: Body = {} if by is None else by.to_body()
+    personal = None
+    if isinstance(event, Decided) and not detach:
+        text = body_text(event, caused)
+    else:
+        body = {**event.to_body(), **caused}
+        if detach and event.personal:
+            personal, body[PERSONAL] = detached({name: body.pop(name) for name in event.personal})
+        text = canonical(body)
+    record = before.seq + 1, event.kind, event.decision, text
+    return seal_text(before.check, record, seals, experiment, personal)
 
 
 def whole_body(record: Record) -> Any:

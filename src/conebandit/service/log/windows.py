@@ -99,16 +99,17 @@ class Windows:
         for queue in self._queues:
             queue.add(seq, decided)
 
+    def may_close(self, at: int) -> bool:
+        """False if no window closed before ``at``."""
+        return any(queue.may_be_due(at) for queue in self._queues)
+
     def close(self, at: int, known: int, session: Session) -> Iterator[tuple[int, Reports]]:
         """Windows that closed before ``at`` and whose defaults count, in the order of their deadlines.
 
         Each as the position of the metric, and what is known of the decision up to position ``known``.
         """
         open_ = [queue for queue in self._queues if queue.may_be_due(at)]
-        queues = [queue.due(at, self._experiment, session, self.repairs) for queue in open_]
-        if not queues:
-            return  # as after most events
-        due = heapq.merge(*queues)
+        due = heapq.merge(*(queue.due(at, self._experiment, session, self.repairs) for queue in open_))
         while part := list(itertools.islice(due, MAX_AHEAD)):
             histories = session.histories(self._experiment.id, list({closing.id for closing in part}), known)
             for closing in part:

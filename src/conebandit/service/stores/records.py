@@ -143,8 +143,14 @@ def seal(
         ...
     conebandit.service.errors.CorruptionError: event 1 (mode_changed) does not match its checksum: ...
     """
-    text = canonical(body)
-    return Record(seq, kind, decision, text, seals.seal(experiment, before, _sealed_text(seq, kind, decision, text)))
+    return seal_text(before, (seq, kind, decision, canonical(body)), seals, experiment)
+
+
+def seal_text(
+    before: str, record: tuple[int, str, str | None, str], seals: Seals, experiment: str, personal: str | None = None
+) -> Record:
+    """What :func:`seal` makes of a record whose body is JSON already, with the personal part that belongs to it."""
+    return Record(*record, seals.seal(experiment, before, _sealed_text(*record)), personal)
 
 
 def check(
