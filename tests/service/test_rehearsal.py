@@ -50,6 +50,7 @@ def use(client, id_):
     for i in range(150):
         client.decide(id_, {"x": i / 150, "y": "pqr"[i % 3]}, id=f"{id_}-{i}")
         client.report(id_, f"{id_}-{i}", {"m": i % 7, "n": i % 5} if i % 2 else {"o": i % 3})
+    client.decide_many(id_, [context, context])
     client.report(id_, f"{id_}-1", {"m": 3.5})
     client.front(id_, context), client.explain(id_, context), client.state(id_)
 

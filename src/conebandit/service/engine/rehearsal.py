@@ -132,6 +132,7 @@ def _use(policy: Served, outcomes: int) -> None:
         if i % 50 == 0:
             policy.decide(x, "a key")
             policy.decide(x, 0)
+            policy.decide_many([x, x], ["a key", "another"])
             policy.front(x)
             if hasattr(policy, "explain"):
                 policy.explain(x)
