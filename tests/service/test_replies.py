@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import conebandit as cb
 from conebandit.service import client, replies
 from conebandit.service.engine.ledger import Ledger
+from conebandit.service.http.replies import as_json, as_quick_json
 from conebandit.service.http.server import serving
 from conebandit.service.replies import (
     Assignment,
@@ -21,6 +22,7 @@ from conebandit.service.replies import (
     EventPage,
     Explanation,
     Receipt,
+    Receipts,
     Reply,
     ShiftReport,
     StateDigest,
@@ -64,6 +66,26 @@ def test_every_reply_is_read_back_as_it_was_written(kind):
         assert kind.from_dict({**plain, "of a later release": 1}) == reply
 
     check()
+
+
+@pytest.mark.parametrize("kind", [Assignment, Assignments, Receipt, Receipts])
+def test_quick_replies_say_what_others_do(kind):
+    @given(values(kind))
+    def check(reply):
+        quick, plain = as_quick_json(reply), as_json(reply)
+        assert json.loads(quick.body) == json.loads(plain.body)
+        assert quick.headers["content-type"] == plain.headers["content-type"]
+
+    check()
+
+
+def test_entries_of_a_wrong_type_are_refused():
+    plain = Assignment("a", "old", 0.5, ("old",), "live", None).to_dict()
+    for wrong in ({"active": 3}, {"probabilities": 3}, {"probabilities": [3]}):
+        with pytest.raises((ValueError, TypeError)):
+            Assignment.from_dict({**plain, **wrong})
+    with pytest.raises(ValueError, match="must be a table; got 3"):
+        Assignments.from_dict({"decisions": [plain, 3]})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -245,9 +245,7 @@ class Experiment:
 
     def coordinates(self, context: Mapping[str, Any]) -> list[float]:
         """What :meth:`encode` says, as a list: most contexts have few coordinates, and arrays are slow to make."""
-        x: list[float] = []
-        for column in self.columns:
-            x += column.coordinates(context.get(column.name))
+        x = [x for column in self.columns for x in column.coordinates(context.get(column.name))]
         if not context.keys() <= self._column_names:
             entries.only(context, tuple(c.name for c in self.columns), "context")
         return x or [0.5]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 from conebandit._version import __version__
 
@@ -15,7 +15,7 @@ class Reply:
 
     def to_dict(self) -> dict[str, Any]:
         """As a table of what JSON can hold."""
-        return {name: _plain(getattr(self, name)) for name in _types(type(self))}
+        return {name: _plain(getattr(self, name)) for name in _entries(type(self))}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -35,25 +35,40 @@ class Reply:
         """
         if not isinstance(given, Mapping):
             raise ValueError(f"a reply of type {cls.__name__} must be a table; got {ascii(given)[:60]}.")
-        types = _types(cls)
-        for name, type_ in types.items():
-            optional = name in given and type(None) in get_args(type_)
-            if given.get(name) is None and not (optional or hasattr(cls, name)):  # a default is an attribute
+        found: dict[str, Any] = {}
+        for name, entry in _entries(cls).items():
+            value = given.get(name)
+            if value is not None:
+                found[name] = value if entry.read is None else entry.read(value)
+            elif name in given and (entry.may_be_none or entry.has_default):
+                found[name] = None
+            elif not entry.has_default:
                 raise ValueError(
                     f"a reply of type {cls.__name__} must have an entry {name!r}; got {', '.join(given) or 'none'}."
                 )
-        return cls(**{name: _typed(type_, given[name]) for name, type_ in types.items() if name in given})
+        return cls(**found)
 
 
-_known_types: dict[type[Reply], dict[str, Any]] = {}  # looked up for every reply, so remembered
+class _Entry(NamedTuple):
+    """An entry of a reply: how a value of JSON is read (None: as it is), and whether it may be null or missing."""
+
+    read: Callable[[Any], Any] | None
+    may_be_none: bool
+    has_default: bool
 
 
-def _types(reply: type[Reply]) -> dict[str, Any]:
-    """The types of a reply's entries, by name."""
-    if reply not in _known_types:
-        hints = get_type_hints(reply)
-        _known_types[reply] = {entry.name: hints[entry.name] for entry in fields(reply)}
-    return _known_types[reply]
+_known_entries: dict[type[Reply], dict[str, _Entry]] = {}  # looked up for every reply, so remembered
+
+
+def _entries(reply: type[Reply]) -> dict[str, _Entry]:
+    """The entries of a reply, by name."""
+    if reply not in _known_entries:
+        types = {entry.name: get_type_hints(reply)[entry.name] for entry in fields(reply)}
+        _known_entries[reply] = {  # a default is an attribute
+            name: _Entry(_reader(type_), type(None) in get_args(type_), hasattr(reply, name))
+            for name, type_ in types.items()
+        }
+    return _known_entries[reply]
 
 
 _PLAIN = {type(None), str, bool, int, float}  # most values; to look them up is quicker than to ask what they are
@@ -69,20 +84,22 @@ def _plain(value: Any) -> Any:
     return [_plain(entry) for entry in value]
 
 
-def _typed(type_: Any, value: Any) -> Any:
-    """A value of JSON as the type that a reply declares: tables become replies, lists become tuples."""
+def _reader(type_: Any) -> Callable[[Any], Any] | None:
+    """How a value of JSON becomes the type that a reply declares: tables become replies, lists become tuples.
+
+    None if it is that already. Entries of lists and tables may be null; the value itself is not.
+    """
     origin, inner = get_origin(type_), get_args(type_)
-    if value is None:
-        return None
     if type(None) in inner:
-        return _typed(inner[0], value)
-    if origin is tuple:
-        return tuple(_typed(inner[0], entry) for entry in value)
-    if origin is dict:
-        return {name: _typed(inner[1], entry) for name, entry in value.items()}
-    if isinstance(type_, type) and issubclass(type_, Reply):
-        return type_.from_dict(value)
-    return value
+        return _reader(inner[0])
+    if origin in (tuple, dict):
+        read = _reader(inner[0] if origin is tuple else inner[1])
+        if read is None:
+            return tuple if origin is tuple else dict
+        if origin is tuple:
+            return lambda value: tuple([entry if entry is None else read(entry) for entry in value])
+        return lambda value: {name: entry if entry is None else read(entry) for name, entry in value.items()}
+    return type_.from_dict if isinstance(type_, type) and issubclass(type_, Reply) else None
 
 
 def _example(**entries: Any) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.entries import By
+from conebandit.service.replies import Assignment
 
 Work = Callable[[Turn], Any]
 Answer = Future[Any] | asyncio.Future[Any]
@@ -24,6 +26,18 @@ def hand_over(answers: Answers) -> None:
             waiting.set_exception(answer)
         else:
             waiting.set_result(answer)
+
+
+@dataclass(frozen=True)
+class Decide:
+    """Work that makes decisions. If there is more of it for an experiment, the writer does it together."""
+
+    experiment: str
+    requests: Sequence[Mapping[str, Any]]
+
+    def __call__(self, turn: Turn) -> list[Assignment]:
+        """What the caller is told."""
+        return turn.decide(self.experiment, self.requests)
 
 
 class Request(NamedTuple):

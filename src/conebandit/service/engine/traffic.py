@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.experiment.units import as_unit
 from conebandit.service.engine.parts import Part
 from conebandit.service.engine.units import Asked, Door
 from conebandit.service.errors import ConflictError
 from conebandit.service.log.choosing import refusal
+from conebandit.service.log.entries import By
 from conebandit.service.log.events import Decided, Held, Reported
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
@@ -24,33 +26,92 @@ MAX_CLOCK_ERROR = 60_000  # milliseconds between our clock and that of whoever o
 DECISION_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
+@dataclass
+class Ask:
+    """The decisions that one caller asks for, all or none, and what becomes of that.
+
+    Attributes
+    ----------
+    requests, by
+        Tables with ``id``, ``context`` and ``unit``, and who asks.
+    ids
+        Of all decisions, and those of them that were given.
+    new
+        The decisions that have to be made.
+    refusal
+        Why none is made.
+    """
+
+    requests: Sequence[Mapping[str, Any]]
+    by: By | None
+    ids: Sequence[str] = ()
+    given: Sequence[str] = ()
+    new: Mapping[str, Asked] = field(default_factory=dict)
+    refusal: InvalidError | ConflictError | None = None
+
+    def unless_refused(self, step: Callable[..., None], *args: Any) -> None:
+        """Go one step further."""
+        try:
+            if self.refusal is None:
+                step(*args)
+        except (InvalidError, ConflictError) as error:
+            self.refusal = error
+
+    def read_ids(self) -> None:
+        """Have an id for each decision."""
+        self.ids = [decision_id(request.get("id")) for request in some(self.requests, "decisions")]
+        names = zip(self.ids, self.requests, strict=True)
+        self.given = [id_ for id_, request in names if request.get("id") is not None]
+
+    def answer(self, decided: Mapping[str, Decided]) -> list[Assignment] | RefusalError:
+        """What the caller is told."""
+        return self.refusal or [_assignment(decided[id_]) for id_ in self.ids]
+
+
 class Traffic(Part):
     """What comes with every visitor or patient."""
 
     def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Assignment]:
         """An arm for each request ``{"id", "context", "unit"}``; all or none. An id that was there gets its answer."""
+        [answer] = self.decide_all(experiment_id, [Ask(requests, self.by)])
+        if isinstance(answer, RefusalError):
+            raise answer
+        return answer
+
+    def decide_all(self, experiment_id: str, asks: Sequence[Ask]) -> list[list[Assignment] | RefusalError]:
+        """What :meth:`decide` says to several callers, one after the other, or why it refuses; quicker than that."""
         state = self.transaction.state(experiment_id)
-        door = Door(self.transaction, state)
-        ids = [decision_id(request.get("id")) for request in some(requests, "decisions")]
-        given = [id_ for id_, request in zip(ids, requests, strict=True) if request.get("id") is not None]
-        found = door.decided(given) if given else {}
-        before = {id_: (decided.context, decided.names and decided.names.unit) for id_, decided in found.items()}
+        if len(asks) > 1 and (state.rules.rules or state.experiment.units is not None):
+            # What one of them gets depends on those before it.
+            return [answer for ask in asks for answer in self.decide_all(experiment_id, [ask])]
+        door, at = Door(self.transaction, state), self.transaction.time(state)
+        for ask in asks:
+            ask.unless_refused(ask.read_ids)
+        decided = door.decided(list(dict.fromkeys(id_ for ask in asks for id_ in ask.given)))
+        before = {id_: _asked_before(made) for id_, made in decided.items()}
+        for ask in asks:
+            ask.unless_refused(self._prepare, ask, state, before, at)
+        decided |= door.decide({id_: asked for ask in asks for id_, asked in ask.new.items()}, at)
+        return [ask.answer(decided) for ask in asks]
+
+    def _prepare(self, ask: Ask, state: State, before: dict[str, Asked], at: int) -> None:
+        """Find out which decisions are new, beside those that were asked for ``before``, and make way for them."""
         new: dict[str, Asked] = {}
-        for id_, request in zip(ids, requests, strict=True):
+        for id_, request in zip(ask.ids, ask.requests, strict=True):
             context = dict(request.get("context") or {})
             unit = as_unit(request.get("unit"), state.experiment.units)
-            asked = Asked(context, tuple(state.experiment.coordinates(context)), unit)
-            if id_ not in before:
-                before[id_], new[id_] = (context, unit), asked
-            elif not same_context(before[id_][0], context):
+            asked = Asked(context, tuple(state.experiment.coordinates(context)), unit, ask.by)
+            known = before.get(id_) or new.get(id_)
+            if known is None:
+                new[id_] = asked
+            elif not same_context(known.context, context):
                 raise ConflictError(f"decision {id_!r} was asked for with another context before; use a new id.")
-            elif before[id_][1] != unit:
+            elif known.unit != unit:
                 raise ConflictError(f"decision {id_!r} was asked for with another unit before; use a new id.")
         if new:
-            at = self.transaction.time(state)
             self._make_way(state, len(new), at)
-            found |= door.decide(new, at, self.append)
-        return [_assignment(found[id_]) for id_ in ids]
+        before |= new
+        ask.new = new
 
     def _make_way(self, state: State, decisions: int, at: int) -> None:
         """See that so many decisions may be made now, with all that windows that have closed by now bring about."""
@@ -136,6 +197,10 @@ def _check_enrolling(state: State, decisions: int, at: int) -> None:
     reason = refusal(state, decisions, at)
     if reason is not None:
         raise ConflictError(f"experiment {state.experiment.id!r} {reason}")
+
+
+def _asked_before(decided: Decided) -> Asked:
+    return Asked(decided.context, decided.x, decided.names and decided.names.unit)
 
 
 def _assignment(decided: Decided) -> Assignment:

@@ -5,14 +5,14 @@ What callers call a decision, or a unit, may be personal, so the log has random 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.choosing import choose, choose_many, keep
-from conebandit.service.log.entries import read_as
+from conebandit.service.log.entries import By, read_as
 from conebandit.service.log.events import Decided
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.selection import Selection
@@ -21,15 +21,16 @@ from conebandit.service.log.visits import Draw, Names, Visit, changes_of_mode, k
 from conebandit.service.stores.personal import DECISION, UNIT, Alias
 from conebandit.service.stores.records import new_id
 
-Append = Callable[[State, Decided], int]
+MAX_AT_ONCE = 1000  # decisions in one question: databases take only so many values
 
 
 class Asked(NamedTuple):
-    """What a decision is asked for with: a context, as given and encoded, and, where there are units, a name of one."""
+    """What a decision is asked for with: a context, as given and encoded, the name of a unit, if any, and by whom."""
 
     context: dict[str, Any]
     x: tuple[float, ...]
     unit: str | None
+    by: By | None = None
 
 
 class _Unit(NamedTuple):
@@ -57,9 +58,12 @@ class Door:
 
     def decided(self, ids: Sequence[str]) -> dict[str, Decided]:
         """Those of some decisions that have been made."""
-        aliases = self._aliases(ids)
-        found = self._transaction.decided(self._id, list(aliases.values()))
-        return {id_: found[alias] for id_, alias in aliases.items() if alias in found}
+        decided: dict[str, Decided] = {}
+        for first in range(0, len(ids), MAX_AT_ONCE):
+            aliases = self._aliases(ids[first : first + MAX_AT_ONCE])
+            found = self._transaction.decided(self._id, list(aliases.values()))
+            decided |= {id_: found[alias] for id_, alias in aliases.items() if alias in found}
+        return decided
 
     def reports(self, ids: Sequence[str]) -> dict[str, Reports]:
         """The reports on some decisions; left out: decisions that were never made."""
@@ -70,14 +74,16 @@ class Door:
     def _aliases(self, ids: Sequence[str]) -> dict[str, str]:
         return self._session.aliases(self._id, DECISION, ids) if self._has_units else {id_: id_ for id_ in ids}
 
-    def decide(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
+    def decide(self, asked: Mapping[str, Asked], at: int) -> dict[str, Decided]:
         """Make new decisions, one after the other, by id."""
+        if not asked:
+            return {}
         if self._has_units:
-            return self._decide_for_units(asked, at, append)
+            return self._decide_for_units(asked, at)
         made: dict[str, Decided] = {}
         for (id_, one), selection in zip(asked.items(), self._selections(asked, at), strict=True):
             made[id_] = Decided(at, id_, one.context, one.x, selection)
-            append(self._state, made[id_])
+            self._transaction.append(self._state, made[id_], by=one.by)
         return made
 
     def _selections(self, asked: Mapping[str, Asked], at: int) -> Iterable[Selection]:
@@ -87,7 +93,7 @@ class Door:
             return (choose(state, np.array(one.x), id_, at) for id_, one in asked.items())
         return choose_many(state, [one.x for one in asked.values()], list(asked), at)
 
-    def _decide_for_units(self, asked: Mapping[str, Asked], at: int, append: Append) -> dict[str, Decided]:
+    def _decide_for_units(self, asked: Mapping[str, Asked], at: int) -> dict[str, Decided]:
         made: dict[str, Decided] = {}
         rows: list[Alias] = []
         units = self._units(list({one.unit: None for one in asked.values() if one.unit is not None}))
@@ -96,7 +102,7 @@ class Door:
             name = one.unit or ""
             unit, seq = units[name], self._state.head.seq + 1
             made[id_] = self._decide_for(unit, Names(id_, name), one, at, mode_changed)
-            append(self._state, made[id_])
+            self._transaction.append(self._state, made[id_], by=one.by)
             if not unit.visits:
                 rows.append(Alias(UNIT, name, unit.alias, unit.alias, seq))
             rows.append(Alias(DECISION, id_, made[id_].id, unit.alias, seq))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -16,8 +17,9 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.parking import Parking, refuse
 from conebandit.service.engine.readers import CLOSING, FAULT, LogRead, LogReaders
 from conebandit.service.engine.rehearsal import Kernels
-from conebandit.service.engine.requests import Request, Work, reply_to_all
+from conebandit.service.engine.requests import Decide, Request, Work, reply_to_all
 from conebandit.service.engine.revisions import Revisions
+from conebandit.service.engine.traffic import Ask
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import BusyError, CorruptionError, ServiceError, UnavailableError
@@ -250,7 +252,7 @@ class Writer:
                 except BusyError as error:
                     not_now[id_] = error
             now = [request for request in requests if request.experiment not in not_now]
-            answers = [(request, _carry_out(request, Turn(transaction, request.by))) for request in now]
+            answers = _carry_out_all(now, transaction)
         return transaction, answers, not_now
 
     def _committed(self, transaction: Transaction, answers: list[tuple[Request, Any]]) -> None:
@@ -272,16 +274,30 @@ def _n_requests(messages: list[list[Request] | LogRead | None]) -> int:
     return sum(len(message) for message in messages if isinstance(message, list))
 
 
-def _carry_out(request: Request, turn: Turn) -> Any:
+def _carry_out_all(requests: list[Request], transaction: Transaction) -> list[tuple[Request, Any]]:
+    """The answers, in the order of the requests; decisions that follow each other are made together."""
+    answers: list[tuple[Request, Any]] = []
+    for deciding, group in itertools.groupby(requests, lambda r: r.experiment if isinstance(r.work, Decide) else None):
+        some = list(group)
+        if deciding is None:
+            answers += [(r, _carry_out(r.experiment, partial(r.work, Turn(transaction, r.by)))) for r in some]
+        else:
+            asks = [Ask(r.work.requests, r.by) for r in some if isinstance(r.work, Decide)]
+            told = _carry_out(deciding, partial(Turn(transaction).decide_all, deciding, asks))
+            answers += zip(some, [told] * len(some) if isinstance(told, Exception) else told, strict=True)
+    return answers
+
+
+def _carry_out(experiment: str, work: Callable[[], Any]) -> Any:
     """The answer; an exception if it is refused, and then it has changed nothing."""
     try:
-        return request.work(turn)
+        return work()
     except BusyError as error:
         return error
     except UnavailableError:
         raise
     except CorruptionError as error:
-        log.error("%s: %s", request.experiment, error)
+        log.error("%s: %s", experiment, error)
         return error
     except RefusalError as error:
         return error

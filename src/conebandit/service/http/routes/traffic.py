@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
+from typing import cast
 
+from fastapi import FastAPI
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+
+from conebandit.service.engine.requests import Decide
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.forms import DecisionRequests, DecisionsBody, ExperimentId, Outcomes, OutcomesBody
 from conebandit.service.http.metrics import DECISIONS, OUTCOMES
-from conebandit.service.http.quick import quick
-from conebandit.service.http.replies import as_json
+from conebandit.service.http.quick import ShortWay, ShortWays
+from conebandit.service.http.replies import as_quick_json
 from conebandit.service.replies import Assignment, Assignments, Receipt, Receipts
 
 
 def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None:
     """Let the application decide and take reports; ``/metrics`` shows how long that takes."""
-    deciding = guarded(door, "decide", quick(DecisionsBody))
-    reporting = guarded(door, "report", quick(OutcomesBody))
+    deciding, reporting = guarded(door, "decide"), guarded(door, "report")
 
     @deciding.post(DECISIONS, response_model=Assignment | Assignments)
-    async def decide(experiment: ExperimentId, asked: DecisionsBody) -> JSONResponse:
+    async def decide(experiment: ExperimentId, asked: DecisionsBody) -> Response:
         """Ask for an arm, or for several with ``{"decisions": [...]}``.
 
         The same id with the same context always gets the same answer; with another context: 409.
@@ -28,11 +32,11 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         many = asked.decisions if isinstance(asked, DecisionRequests) else [asked]
         requests = [{"id": one.id, "context": one.context, "unit": one.unit} for one in many]
         door.charge(len(requests))
-        answer = await backend.in_turn(experiment, lambda turn: turn.decide(experiment, requests))
-        return as_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])
+        answer: list[Assignment] = await backend.in_turn(experiment, Decide(experiment, requests))
+        return as_quick_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])
 
     @reporting.post(OUTCOMES, response_model=Receipt | Receipts)
-    async def report(experiment: ExperimentId, told: OutcomesBody) -> JSONResponse:
+    async def report(experiment: ExperimentId, told: OutcomesBody) -> Response:
         """Report metrics of a decision, or of several with ``{"outcomes": [...]}``.
 
         Any subset, at any time. A repeated report changes nothing, another value is a correction, an unknown id: 404.
@@ -41,7 +45,12 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         requests = [{"id": one.id, "values": one.values, "observed_at": one.observed_at} for one in many]
         door.charge(len(requests))
         answer = await backend.in_turn(experiment, lambda turn: turn.report(experiment, requests))
-        return as_json(Receipts(tuple(answer)) if isinstance(told, Outcomes) else answer[0])
+        return as_quick_json(Receipts(tuple(answer)) if isinstance(told, Outcomes) else answer[0])
 
     app.include_router(deciding)
     app.include_router(reporting)
+    ways = [
+        ShortWay(cast("APIRoute", deciding.routes[0]), "decide", TypeAdapter(DecisionsBody)),
+        ShortWay(cast("APIRoute", reporting.routes[0]), "report", TypeAdapter(OutcomesBody)),
+    ]
+    app.add_middleware(ShortWays, door=door, ways=ways)
