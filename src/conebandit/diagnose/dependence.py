@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: some take longer than this whole package
-from scipy import special
 
 from conebandit.validate.arrays import FloatArray
 
@@ -118,7 +117,7 @@ def _depend(means: FloatArray) -> bool:
     variance = np.maximum(np.mean(means**2, axis=0), np.finfo(float).tiny)
     correlation = np.mean(means[1:] * means[:-1], axis=0) / variance
     power = np.abs(np.fft.rfft(means, axis=0)[1 : n // SLOW + 1]) ** 2 / (n * variance)  # about exponential, mean 1
-    correlated = np.sqrt(n) * correlation > -special.ndtri(LEVEL / tests)
+    correlated = np.sqrt(n) * correlation > -scipy.special.ndtri(LEVEL / tests)
     return bool(np.any(correlated) or np.any(power > np.log(len(power) * tests / LEVEL)))
 
 

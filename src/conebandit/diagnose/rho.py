@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from conebandit.diagnose import laws
 from conebandit.diagnose.fit import slopes
@@ -258,7 +258,7 @@ def rho_curve(
     """
     radii = _check_radii(RADII if h is None else h)
     as_number(confidence, "confidence", above=0, below=1)
-    z = float(special.ndtri(0.5 + confidence / 2))
+    z = float(scipy.special.ndtri(0.5 + confidence / 2))
     rng = np.random.default_rng(seed)
     pair = _laws(source, target)
     if pair is None:

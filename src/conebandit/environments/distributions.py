@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from conebandit.validate.arguments import as_count, as_number, as_positive
 from conebandit.validate.arrays import FloatArray, as_vectors
@@ -144,7 +144,7 @@ def power_law(nu: float, context_dim: int = 1, bounds: ArrayLike | None = None) 
     """
     nu = as_number(nu, "nu", above=-1)
     p = nu + 1.0
-    law = _Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * np.exp(special.xlogy(nu, z)))
+    law = _Coordinate(lambda z: z**p, lambda u: u ** (1 / p), lambda z: p * np.exp(scipy.special.xlogy(nu, z)))
     return _independent(law, context_dim, bounds)
 
 
@@ -166,9 +166,9 @@ def beta(a: float, b: float, context_dim: int = 1, bounds: ArrayLike | None = No
     """
     a, b = as_positive(a, "a"), as_positive(b, "b")
     law = _Coordinate(
-        lambda z: special.betainc(a, b, z),
-        lambda u: special.betaincinv(a, b, u),
-        lambda z: np.exp(special.xlogy(a - 1, z) + special.xlog1py(b - 1, -z) - special.betaln(a, b)),
+        lambda z: scipy.special.betainc(a, b, z),
+        lambda u: scipy.special.betaincinv(a, b, u),
+        lambda z: np.exp(scipy.special.xlogy(a - 1, z) + scipy.special.xlog1py(b - 1, -z) - scipy.special.betaln(a, b)),
     )
     return _independent(law, context_dim, bounds)
 
@@ -191,13 +191,13 @@ def truncated_normal(mean: float, std: float, context_dim: int = 1, bounds: Arra
     """
     mean, std = as_number(mean, "mean"), as_positive(std, "std")
     sign = -1.0 if mean < 0 else 1.0  # work in the left tail, where the distribution function keeps its digits
-    ends = special.ndtr(sign * (np.array([0.0, 1.0]) - mean) / std)
+    ends = scipy.special.ndtr(sign * (np.array([0.0, 1.0]) - mean) / std)
     total = abs(ends[1] - ends[0])
     if not total > 1e-12:
         raise ValueError(f"mean {mean:g} and std {std:g} leave no mass inside the box.")
     law = _Coordinate(
-        lambda z: np.abs(special.ndtr(sign * (z - mean) / std) - ends[0]) / total,
-        lambda u: mean + sign * std * special.ndtri(ends[0] + u * (ends[1] - ends[0])),
+        lambda z: np.abs(scipy.special.ndtr(sign * (z - mean) / std) - ends[0]) / total,
+        lambda u: mean + sign * std * scipy.special.ndtri(ends[0] + u * (ends[1] - ends[0])),
         lambda z: np.exp(-0.5 * ((z - mean) / std) ** 2) / (np.sqrt(2 * np.pi) * std * total),
     )
     return _independent(law, context_dim, bounds)

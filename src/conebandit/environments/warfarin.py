@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 
 from conebandit.environments import shift
 from conebandit.environments.base import World
@@ -82,8 +82,8 @@ class _Dosing:
 
     def __call__(self, contexts: FloatArray) -> FloatArray:
         ratio = np.log(self.doses / stable_dose(contexts)[:, None])  # (n, K)
-        enough = special.ndtr((ratio - np.log(1.0 - TOLERANCE)) / UNEXPLAINED)
-        not_too_much = special.ndtr((np.log(1.0 + TOLERANCE) - ratio) / UNEXPLAINED)
+        enough = scipy.special.ndtr((ratio - np.log(1.0 - TOLERANCE)) / UNEXPLAINED)
+        not_too_much = scipy.special.ndtr((np.log(1.0 + TOLERANCE) - ratio) / UNEXPLAINED)
         chances = SURPRISE + (1.0 - 2.0 * SURPRISE) * np.stack([enough, not_too_much], axis=2)
         return np.asarray(self.low + (1.0 - self.low) * chances)
 

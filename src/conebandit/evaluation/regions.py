@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 
 from conebandit.geometry.cone import Cone
 from conebandit.validate.arrays import FloatArray
@@ -34,7 +34,7 @@ def largest_deviation(covariance: FloatArray, level: float, contrasts: FloatArra
     --------
     >>> round(largest_deviation(np.eye(1), 0.95), 3), round(largest_deviation(np.ones((5, 5)), 0.95), 3)
     (1.96, 1.96)
-    >>> bool(abs(largest_deviation(np.eye(5), 0.95) - special.ndtri((1 + 0.95 ** (1 / 5)) / 2)) < 0.05)
+    >>> bool(abs(largest_deviation(np.eye(5), 0.95) - scipy.special.ndtri((1 + 0.95 ** (1 / 5)) / 2)) < 0.05)
     True
     """
     errors = np.sqrt(np.diag(covariance))
@@ -47,7 +47,7 @@ def largest_deviation(covariance: FloatArray, level: float, contrasts: FloatArra
     spread = np.linalg.norm(loads, axis=1)
     varies = spread > np.sqrt(NOTHING) * np.abs(sums).sum(axis=1)
     loads = loads[varies] / spread[varies, None]
-    one = float(special.ndtri(0.5 + 0.5 * level))
+    one = float(scipy.special.ndtri(0.5 + 0.5 * level))
     if not len(loads) or np.linalg.matrix_rank(loads, tol=1e-6) == 1:
         return one
     rng = np.random.default_rng(0)

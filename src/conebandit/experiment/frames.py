@@ -8,14 +8,16 @@ import unicodedata
 from collections.abc import Container, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import narwhals.stable.v1 as nw
 import numpy as np
 
 from conebandit.experiment import entries
 from conebandit.experiment.errors import InvalidError
 from conebandit.formats.files import is_parquet, read_columns
+
+if TYPE_CHECKING:  # what needs narwhals imports it: it takes long, and the service has no tables
+    import narwhals.stable.v1 as nw
 
 Kind = Literal["number", "text", "boolean", "date", "nothing", "mixed"]
 
@@ -120,6 +122,8 @@ class Frame:
         """
         if self._native is None:
             return {name: list(column) for name, column in columns.items()}
+        import narwhals.stable.v1 as nw  # noqa: PLC0415
+
         of, made = self._native.implementation, []
         for name, column in columns.items():
             made.append(nw.new_series(name, list(column), nw.String if name in texts else nw.Float64, backend=of))
@@ -183,6 +187,8 @@ def _number(text: str) -> float | None:
 
 
 def _eager(given: Any) -> nw.DataFrame[Any]:
+    import narwhals.stable.v1 as nw  # noqa: PLC0415
+
     try:
         frame: nw.DataFrame[Any] = nw.from_native(given, eager_only=True)
         _ = frame.columns, frame.schema  # some libraries refuse names that are there twice only now
@@ -214,6 +220,8 @@ def _from_array(given: Any) -> dict[str, Any]:
 
 
 def _plain_series(series: nw.Series[Any]) -> list[Any]:
+    import narwhals.stable.v1 as nw  # noqa: PLC0415
+
     missing = series.is_null().to_list()
     values = [None if absent else _plain(value) for value, absent in zip(series.to_list(), missing, strict=True)]
     if isinstance(series.dtype, nw.Categorical | nw.Enum):
@@ -230,6 +238,8 @@ def _plain_column(column: Any, name: Any) -> list[Any]:
         return [_plain(value) for value in (column if column.dtype.kind in "mM" else column.tolist())]
     if isinstance(column, list | tuple):
         return [_plain(value) for value in column]
+    import narwhals.stable.v1 as nw  # noqa: PLC0415
+
     try:
         return _plain_series(nw.from_native(column, series_only=True))
     except TypeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import special
+import scipy  # its parts are loaded when they are used: some take longer than this whole package
 
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import pareto_mask
@@ -38,4 +38,4 @@ def deviations_covering(level: float, n: int = 1) -> float:
     >>> round(deviations_covering(0.95), 3), round(deviations_covering(0.95, 20), 3)
     (1.96, 3.016)
     """
-    return float(-special.ndtri(-np.expm1(np.log(level) / n) / 2.0))
+    return float(-scipy.special.ndtri(-np.expm1(np.log(level) / n) / 2.0))
