@@ -100,8 +100,8 @@ class Windows:
             queue.add(seq, decided)
 
     def may_close(self, at: int) -> bool:
-        """False if no window closed before ``at``."""
-        return any(queue.may_be_due(at) for queue in self._queues)
+        """False if no window closed before ``at``; quickly where no metric waits."""
+        return bool(self._queues) and any(queue.may_be_due(at) for queue in self._queues)
 
     def close(self, at: int, known: int, session: Session) -> Iterator[tuple[int, Reports]]:
         """Windows that closed before ``at`` and whose defaults count, in the order of their deadlines.
