@@ -10,6 +10,7 @@ import asyncio
 import math
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -76,21 +77,27 @@ class Tallies:
             If the store does not answer.
         """
         n_events = await run_in_threadpool(_n_events, self._store, experiment_id)
-        done: Future[None] = Future()
+        told = (await self.get_all([experiment_id], patience))[experiment_id]
+        if told is None:  # there are many before it
+            return await run_in_threadpool(_nothing_read, self._store, experiment_id)
+        return replace(told, events=max(told.seen, n_events))
+
+    async def get_all(self, experiment_ids: Sequence[str], patience: float = PATIENCE) -> dict[str, Tally | None]:
+        """The same for several experiments; None for those of which nothing has been read, or that there are not."""
+        done: dict[str, Future[None]] = {id_: Future() for id_ in experiment_ids}
         with self._changed:
             if self._closed:
                 raise UnavailableError("the service is shutting down.")
-            self._waiting.setdefault(experiment_id, []).append(done)
+            for id_, future in done.items():
+                self._waiting.setdefault(id_, []).append(future)
             self._changed.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="conebandit-tallies", daemon=True)
                 self._thread.start()
-        await asyncio.wait({asyncio.wrap_future(done)}, timeout=patience)
-        counted = self._counted.get(experiment_id)
-        told = None if counted is None else counted.told
-        if told is None:  # there are many before it
-            return await run_in_threadpool(_nothing_read, self._store, experiment_id)
-        return replace(told, events=max(told.seen, n_events))
+        if done:
+            await asyncio.wait([asyncio.wrap_future(future) for future in done.values()], timeout=patience)
+        counted = {id_: self._counted.get(id_) for id_ in done}
+        return {id_: None if one is None else one.told for id_, one in counted.items()}
 
     def close(self) -> None:
         """Read nothing any more."""

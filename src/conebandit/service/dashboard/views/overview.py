@@ -1,24 +1,104 @@
-"""Which experiments there are, and how one of them is doing."""
+"""Which experiments there are, how one of them is doing, and how the service is."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 from fastapi import Response
 
+from conebandit.pages.palette import series
+from conebandit.service.dashboard import summary
+from conebandit.service.dashboard.alarms import Alarms
 from conebandit.service.dashboard.pages import Asked, Pages
+from conebandit.service.dashboard.tally import Tally
+from conebandit.service.dashboard.telling import by_whom, exact, told
+from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.keys import may_use
+
+MAX_ORDERS = 12  # that are shown; the log has all
+MAX_WAIT = 0.5  # seconds for the word of the writer that the store can be written to
+MAX_ARMS = 200  # in the table of traffic
 
 
 def add_overview(pages: Pages) -> None:
     """Let people see all experiments, and one of them."""
+    alarms = Alarms(pages.backend)
 
     @pages.home()
     async def experiments(asked: Asked) -> Response:
         key = CALLER.get().key
         ids = [id_ for id_ in await pages.backend.experiments() if may_use(key, id_)]
-        return pages.show(asked, "experiments.html", experiments=ids)
+        lines = await pages.backend.in_thread(summary.lines, pages.backend.store, ids)
+        tallies = await pages.tallies.get_all(ids)
+        rows = [_row(line, tallies.get(line.id)) for line in lines]
+        shifts = alarms.known({line.id: line.events for line in lines})
+        ahead = {id_: seconds for id_, seconds in pages.backend.writer.ahead.items() if id_ in tallies}
+        values = {
+            "rows": rows,
+            "shifts": shifts,
+            "stopped": sum(bool(line.stopped) for line in lines),
+            "shifted": sum(report is not None and report.alarm is not None for report in shifts.values()),
+            "health": await _health(pages.backend, ahead),
+        }
+        return pages.show(asked, "experiments_part.html" if asked.part else "experiments.html", **values)
 
     @pages.view("")
     async def overview(asked: Asked) -> Response:
-        look = await pages.looks.get(asked.experiment)
-        return pages.show(asked, "overview.html", view="Overview", look=look)
+        id_ = asked.experiment
+        present = await pages.backend.in_turn(id_, lambda turn: summary.now(turn, id_))
+        tally = await pages.tallies.get(id_)
+        values = await pages.backend.in_thread(_shown, present, tally)
+        shift = alarms.known({id_: present.description.events})[id_]
+        template = "overview_part.html" if asked.part else "overview.html"
+        ahead = {name: seconds for name, seconds in pages.backend.writer.ahead.items() if name == id_}
+        values |= {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
+        values["health"] = await _health(pages.backend, ahead)
+        return pages.show(asked, template, view="Overview", **values)
+
+
+def _row(line: summary.Line, tally: Tally | None) -> dict[str, Any]:
+    """One experiment in the table of all."""
+    complete = tally is not None and tally.seen >= line.events and not tally.problem
+    return {
+        **line._asdict(),
+        "decisions": None if tally is None else tally.n_decisions,
+        "lacking": summary.share_lacking(tally),
+        "read": 0.0 if tally is None else min(tally.seen / line.events, 1.0),
+        "complete": complete,
+        "problem": "" if tally is None else tally.problem,
+    }
+
+
+def _shown(present: summary.Now, tally: Tally) -> dict[str, Any]:
+    """What the template is given of an experiment."""
+    served = {arm.name: arm.active for arm in present.description.arms}
+    made = {**dict.fromkeys(served, 0), **tally.decisions}
+    arms = sorted(made.items(), key=lambda item: -item[1])
+    reasons = [entry.event for entry in tally.orders if entry.event.kind == "stage_changed"]
+    return {
+        "now": present,
+        "life": summary.life(present.description),
+        "reason": getattr(reasons[-1], "reason", "") if reasons else "",
+        "tally": tally,
+        "metrics": [(metric, tally.standing.get(metric.name)) for metric in present.experiment.metrics],
+        "rules": summary.rule_lines(present.statuses, present.rules),
+        "arms": [(name, count, served.get(name, False)) for name, count in arms[:MAX_ARMS]],
+        "more_arms": len(arms) - MAX_ARMS,
+        "decisions_chart": summary.decisions_chart(tally.traffic),
+        "outcomes_chart": summary.outcomes_chart(tally.traffic),
+        "swatches": [(series(k), name) for k, name in enumerate(tally.traffic.outcomes)],
+        "orders": [
+            (exact(entry.event.at), told(present.experiment, entry.event), by_whom(entry.by))
+            for entry in reversed(tally.orders[-MAX_ORDERS:])
+        ],
+    }
+
+
+async def _health(backend: Backend, ahead: dict[str, float]) -> list[summary.Health]:
+    """What ``/readyz`` and ``/metrics`` know; ``ahead`` are logs that are ahead of the clock, of those one may see."""
+    trying = asyncio.create_task(backend.try_writing())
+    await asyncio.wait({trying}, timeout=MAX_WAIT)
+    writable = None if not trying.done() else trying.exception() is None
+    return summary.health(backend.writer, ahead, writable=writable)
