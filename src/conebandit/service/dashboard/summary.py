@@ -137,7 +137,7 @@ class RuleLine(NamedTuple):
     rule, says, arm, status
         As the API has them.
     way
-        How much of the way to what it stops has been gone, from 0 to 1; None if it stops nothing, or watches nothing yet.
+        How much of the way to where it stops something has been gone, from 0 to 1; None if there is no such way.
     words
         The same in words.
     seen

@@ -12,7 +12,7 @@ from conebandit.service.dashboard import summary
 from conebandit.service.dashboard.alarms import Alarms
 from conebandit.service.dashboard.pages import Asked, Pages
 from conebandit.service.dashboard.tally import Tally
-from conebandit.service.dashboard.telling import by_whom, exact, told
+from conebandit.service.dashboard.telling import by_whom, told
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.keys import may_use
@@ -90,7 +90,7 @@ def _shown(present: summary.Now, tally: Tally) -> dict[str, Any]:
         "outcomes_chart": summary.outcomes_chart(tally.traffic),
         "swatches": [(series(k), name) for k, name in enumerate(tally.traffic.outcomes)],
         "orders": [
-            (exact(entry.event.at), told(present.experiment, entry.event), by_whom(entry.by))
+            (entry.event.at, told(present.experiment, entry.event), by_whom(entry.by))
             for entry in reversed(tally.orders[-MAX_ORDERS:])
         ],
     }
