@@ -37,6 +37,8 @@ class Axis:
     >>> axis = Axis.around([0.0, 10.0], "dose, mg")
     >>> [text for _, text in axis.ticks]
     ['0', '2', '4', '6', '8', '10']
+    >>> [text for _, text in Axis.around([0.0, 1.2], "share").ticks]
+    ['0', '0.25', '0.5', '0.75', '1', '1.25']
     """
 
     label: str

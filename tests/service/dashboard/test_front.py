@@ -15,7 +15,7 @@ from conebandit.experiment.outlook import Interval
 from conebandit.pages.wording import share
 from conebandit.service.dashboard.arm_charts import MAX_DRAWN
 from conebandit.service.dashboard.contexts import slider_step
-from conebandit.service.dashboard.regions import better_region
+from conebandit.service.dashboard.regions import better_region, needed_facets
 from conebandit.service.http.server import serving
 from tests.service.dashboard.visiting import Visitor
 
@@ -142,6 +142,9 @@ def test_the_area_has_exactly_the_points_that_the_cone_calls_better(cone, costs,
     rewards = sign * (points - tip) / (high - low)  # in which the cone is declared
     margin = (rewards @ cone.facets.T).min(axis=1)
     clear = np.abs(margin) > 1e-6  # others are on the border
+    few = needed_facets([*facets.tolist(), *(facets[:1] + facets[-1:]).tolist(), [0.0, 0.0]])
+    assert better_region(tuple(tip), few, tuple(low), tuple(high)) == pytest.approx(np.array(corners))
+    assert len(few) <= 2
     found = [bool(corners) and is_inside(point, corners) for point in points[clear]]
     assert found == (margin[clear] > 0).tolist()
     assert all((low - 1e-9 <= corner).all() and (corner <= high + 1e-3).all() for corner in np.array(corners))

@@ -20,13 +20,14 @@ from conebandit.experiment.standing import Standing
 from conebandit.pages.chart import BOTTOM, LEFT, RIGHT, TOP, Axis, Panel, dot
 from conebandit.pages.palette import series
 from conebandit.pages.wording import share, shown
-from conebandit.service.dashboard.regions import Point, better_region
+from conebandit.service.dashboard.regions import Point, better_region, needed_facets
 
 MAX_DRAWN = 60  # arms; more cannot be told apart, and all are in the table
 MAX_PANELS = 6  # pairs of metrics that are shown at once; of more, one is chosen
 MAX_NARROW = 5  # metrics for which parallel axes fit on a phone; with more the picture scrolls
 WIDTH, HEIGHT = 440, 340  # of a plane
 ROW = 40  # height of an arm in a strip
+MAX_MARGINS = 6  # facets on which margins are told, the smallest ones; some cones have hundreds
 LETTER, LINE = 7.4, 15  # width and height of a letter of a label, about
 
 
@@ -84,7 +85,7 @@ def _plane(view: View, across: int, up: int) -> Picture:
     x_metric, y_metric = view.metrics[across], view.metrics[up]
     xs, ys = ([arm.outlook.estimates[metric.name] for arm in view.arms] for metric in (x_metric, y_metric))
     panel = Panel(_axis(xs, x_metric), _axis(ys, y_metric), WIDTH, HEIGHT)
-    rows = [(facet.coefficients[across], facet.coefficients[up]) for facet in view.facets]
+    rows = needed_facets([(facet.coefficients[across], facet.coefficients[up]) for facet in view.facets])
     labels = _Labels(panel, [panel.at(x.estimate, y.estimate) for x, y in zip(xs, ys, strict=True)])
     for i, (arm, x, y) in enumerate(zip(view.arms, xs, ys, strict=True)):
         lines = _span(panel, (x.low, y.estimate), (x.high, y.estimate))
@@ -294,5 +295,9 @@ def in_words(arm: Standing, facets: Sequence[Facet], status: str = "") -> str:
 def margins(arm: Standing, facets: Sequence[Facet]) -> list[str]:
     """By how much the arm that beats one is ahead, facet by facet; last, with a "but", those where it is behind."""
     leads = list(zip(facets, arm.leads, strict=True)) if arm.leads else []
-    words = [(lead.estimate < 0.0, shown(facet.compared(lead), 200)) for facet, lead in leads]
-    return [f"{'but ' if behind else ''}{said}" for behind, said in sorted(words, key=lambda each: each[0])]
+    told = sorted(range(len(leads)), key=lambda j: leads[j][1].estimate / leads[j][0].scale)[:MAX_MARGINS]
+    words: dict[bool, list[str]] = {False: [], True: []}
+    for facet, lead in (leads[j] for j in sorted(told)):
+        words[lead.estimate < 0.0].append(shown(facet.compared(lead), 200))
+    more = [f"and more in {len(leads) - MAX_MARGINS} other sums"] if len(leads) > MAX_MARGINS else []
+    return [*words[False], *(f"but {behind}" for behind in words[True]), *more]

@@ -40,6 +40,23 @@ def better_region(tip: Point, facets: Iterable[Sequence[float]], low: Point, hig
     return tuple((low[0] + x * width, low[1] + y * height) for x, y in corners)
 
 
+def needed_facets(facets: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+    """Of pairs (a, b) as above the two, or the one, from which all others follow; all of them if they leave no area.
+
+    Examples
+    --------
+    >>> needed_facets([(1, 0), (1, 1), (2, 1), (0, 1), (0, 0)])
+    [(1, 0), (0, 1)]
+    """
+    some = sorted((pair for pair in facets if any(pair)), key=lambda pair: math.atan2(pair[1], pair[0]))
+    if len(some) < 3:
+        return some
+    angles = [math.atan2(b, a) for a, b in some]
+    gaps = [after - before for before, after in zip([angles[-1] - math.tau, *angles[:-1]], angles, strict=True)]
+    first = max(range(len(some)), key=gaps.__getitem__)  # before it, nothing for more than half a turn
+    return [some[first], some[first - 1]] if gaps[first] > math.pi else some
+
+
 def _cut(corners: Sequence[Point], a: float, b: float, u: float, v: float) -> list[Point]:
     """The part of a convex polygon on one side of a line through (u, v) (Sutherland and Hodgman, 1974)."""
     kept: list[Point] = []

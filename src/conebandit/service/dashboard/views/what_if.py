@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ PATH = "/what-if"
 
 def add_what_if(pages: Pages) -> None:
     """Let people see what other preferences would change."""
+    one_at_a_time = asyncio.Semaphore(1)  # exact arithmetic in Python, which decisions must not wait for
 
     @pages.view(PATH)
     async def what_if(asked: Asked) -> Response:
@@ -33,7 +35,8 @@ def add_what_if(pages: Pages) -> None:
             recent = await pages.backend.read_long("events", recent_context, pages.backend.store, look.experiment)
             return to_context(asked, PATH, recent)
         context = read_context(look.experiment, asked.query)
-        values = await pages.backend.in_thread(_shown, look, context, asked.query)
+        async with one_at_a_time:
+            values = await pages.backend.in_thread(_shown, look, context, asked.query)
         values["no_recent"] = "none" in asked.query
         template = "what_if_part.html" if asked.part else "what_if.html"
         return pages.show(asked, template, view="What if", fields=fields(look.experiment, context), **values)
