@@ -23,6 +23,7 @@ from conebandit.pages.wording import share, shown
 from conebandit.service.dashboard.regions import Point, better_region, needed_facets
 
 MAX_DRAWN = 60  # arms; more cannot be told apart, and all are in the table
+MAX_CROSSES = 16  # arms whose intervals are all shown; of more, that of the arm that is pointed at
 MAX_PANELS = 6  # pairs of metrics that are shown at once; of more, one is chosen
 MAX_NARROW = 5  # metrics for which parallel axes fit on a phone; with more the picture scrolls
 WIDTH, HEIGHT = 440, 340  # of a plane
@@ -32,11 +33,11 @@ LETTER, LINE = 7.4, 15  # width and height of a letter of a label, about
 
 
 class Picture(NamedTuple):
-    """A drawing with words below; ``wide`` if it may have to scroll."""
+    """A drawing with words below; ``size`` is a class of those that may have to scroll."""
 
     svg: Markup
     caption: str
-    wide: bool = False
+    size: str = ""
 
 
 class View(NamedTuple):
@@ -84,12 +85,13 @@ def _plane(view: View, across: int, up: int) -> Picture:
     """Arms as dots, intervals as crosses; how likely an arm is on the front is the arc around its dot."""
     x_metric, y_metric = view.metrics[across], view.metrics[up]
     xs, ys = ([arm.outlook.estimates[metric.name] for arm in view.arms] for metric in (x_metric, y_metric))
-    panel = Panel(_axis(xs, x_metric), _axis(ys, y_metric), WIDTH, HEIGHT)
+    few = len(view.arms) <= MAX_CROSSES
+    panel = Panel(_axis(xs, x_metric, with_ends=few), _axis(ys, y_metric, with_ends=few), WIDTH, HEIGHT)
     rows = needed_facets([(facet.coefficients[across], facet.coefficients[up]) for facet in view.facets])
     labels = _Labels(panel, [panel.at(x.estimate, y.estimate) for x, y in zip(xs, ys, strict=True)])
     for i, (arm, x, y) in enumerate(zip(view.arms, xs, ys, strict=True)):
-        lines = _span(panel, (x.low, y.estimate), (x.high, y.estimate))
-        lines += _span(panel, (x.estimate, y.low), (x.estimate, y.high))
+        lines = _span(panel, (x.low, y.estimate), (x.high, y.estimate), always=few)
+        lines += _span(panel, (x.estimate, y.low), (x.estimate, y.high), always=few)
         better = _area(panel, (x.estimate, y.estimate), rows)
         place = panel.at(x.estimate, y.estimate)
         panel.add(_group(arm, view.titles[i], better + lines + _dot(arm, *place) + labels.place(i, arm)))
@@ -175,7 +177,9 @@ def _parallel(view: View) -> Picture:
     n, base, top = len(view.metrics), HEIGHT - 34, 62
     width = max(WIDTH, 104 * n)
     gap = (width - 2 * LEFT) / (n - 1)
-    axes = [_axis([arm.outlook.estimates[metric.name] for arm in view.arms], metric) for metric in view.metrics]
+    axes = [
+        Axis.around((arm.outlook.estimates[metric.name].estimate for arm in view.arms), "") for metric in view.metrics
+    ]
     parts = [_vertical(LEFT + m * gap, metric, axes[m], top, base) for m, metric in enumerate(view.metrics)]
     for arm, title in zip(view.arms, view.titles, strict=True):
         points, lines = [], Markup("")
@@ -198,7 +202,8 @@ def _parallel(view: View) -> Picture:
     svg = Markup('<svg class="chart" viewBox="0 0 {} {}" role="group" aria-label="{}">{}</svg>').format(
         width, HEIGHT, "all metrics of all arms", Markup("").join(parts)
     )
-    return Picture(svg, "All metrics. On every axis better is up; pale arms are off the front.", n > MAX_NARROW)
+    size = "" if n <= MAX_NARROW else "wide" if n <= 2 * MAX_NARROW else "wide wider"
+    return Picture(svg, "All metrics. On every axis better is up; pale arms are off the front.", size)
 
 
 def _vertical(x: float, metric: Metric, axis: Axis, top: float, base: float) -> Markup:
@@ -238,9 +243,11 @@ def _number(chance: float) -> float:
     return chance if math.isfinite(chance) else 0.0
 
 
-def _axis(values: Sequence[Interval], metric: Metric) -> Axis:
+def _axis(values: Sequence[Interval], metric: Metric, *, with_ends: bool = True) -> Axis:
     """Room for all estimates and for intervals, but not for some that are much longer than all others."""
     middles = [value.estimate for value in values]
+    if not with_ends:
+        return Axis.around(middles, axis_label(metric))
     room = max(max(middles) - min(middles), 3.0 * sorted(value.high - value.low for value in values)[len(values) // 2])
     room = room if math.isfinite(room) else 0.0
     ends = (end for value in values for end in (value.low, value.high) if math.isfinite(end))
@@ -263,12 +270,12 @@ def _dot(arm: Standing, x: float, y: float) -> Markup:
     return ring.format(x, y, 100 * chance) + dot(x, y)
 
 
-def _span(panel: Panel, start: Point, end: Point) -> Markup:
-    """A line between two points, if both are known, cut to the picture."""
+def _span(panel: Panel, start: Point, end: Point, *, always: bool = True) -> Markup:
+    """A line between two points, if both are known: for good, or while the arm is pointed at."""
     if not all(map(math.isfinite, (*start, *end))):
         return Markup("")
-    form = Markup('<line class="span" x1="{}" y1="{}" x2="{}" y2="{}"/>')
-    return form.format(*panel.at(*start), *panel.at(*end))
+    form = Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>')
+    return form.format("span" if always else "span between", *panel.at(*start), *panel.at(*end))
 
 
 def _area(panel: Panel, tip: Point, rows: Sequence[Sequence[float]]) -> Markup:

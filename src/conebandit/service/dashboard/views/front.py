@@ -31,14 +31,19 @@ def add_front(pages: Pages) -> None:
             recent = await pages.backend.read_long("events", recent_context, pages.backend.store, look.experiment)
             return to_context(asked, PATH, recent)
         context, pair = read_context(look.experiment, asked.query), _pair(look.experiment, asked.query)
-        values = await pages.backend.in_thread(_shown, look, context, pair)
-        form: dict[str, Any] = {
-            "fields": fields(look.experiment, context),
-            "pairs": _pairs(look.experiment),
-            "pair": pair,
-            "no_recent": "none" in asked.query,
-        }
-        return pages.show(asked, "front_part.html" if asked.part else "front.html", view="Front", **form, **values)
+        return await pages.backend.in_thread(_show, pages, asked, look, context, pair)
+
+
+def _show(pages: Pages, asked: Asked, look: Look, context: Context, pair: tuple[int, int]) -> Response:
+    """In a thread: of many arms and metrics, to write the page takes longer than to compute what is on it."""
+    form: dict[str, Any] = {
+        "fields": fields(look.experiment, context),
+        "pairs": _pairs(look.experiment),
+        "pair": pair,
+        "no_recent": "none" in asked.query,
+    }
+    template = "front_part.html" if asked.part else "front.html"
+    return pages.show(asked, template, view="Front", **form, **_shown(look, context, pair))
 
 
 def to_context(asked: Asked, path: str, context: Context | None) -> RedirectResponse:

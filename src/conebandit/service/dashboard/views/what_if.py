@@ -36,10 +36,13 @@ def add_what_if(pages: Pages) -> None:
             return to_context(asked, PATH, recent)
         context = read_context(look.experiment, asked.query)
         async with one_at_a_time:
-            values = await pages.backend.in_thread(_shown, look, context, asked.query)
-        values["no_recent"] = "none" in asked.query
-        template = "what_if_part.html" if asked.part else "what_if.html"
-        return pages.show(asked, template, view="What if", fields=fields(look.experiment, context), **values)
+            return await pages.backend.in_thread(_show, pages, asked, look, context)
+
+
+def _show(pages: Pages, asked: Asked, look: Look, context: Context) -> Response:
+    form = {"fields": fields(look.experiment, context), "no_recent": "none" in asked.query}
+    template = "what_if_part.html" if asked.part else "what_if.html"
+    return pages.show(asked, template, view="What if", **{**form, **_shown(look, context, asked.query)})
 
 
 def _shown(look: Look, context: Context, query: Query) -> dict[str, Any]:
