@@ -25,17 +25,26 @@ class Kept:
     """
 
     def __init__(self, most: int) -> None:
-        self._most, self._lock, self._answers = most, threading.Lock(), dict[Hashable, Any]()
+        self._most, self._lock = most, threading.Lock()
+        self._answers: dict[Hashable, Any] = {}  # the one that was asked for last comes last
+        self._making: dict[Hashable, threading.Lock] = {}
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The answer for this key. Two who ask for it at once may both make it: nobody waits for another."""
+        """The answer for this key; of several who ask for it at once, one makes it and the others wait."""
         with self._lock:
-            found: T | None = self._answers.get(key)
-        if found is None:
-            found = make()
-        with self._lock:
-            self._answers.pop(key, None)
-            self._answers[key] = found  # the last one that was asked for comes last
-            while len(self._answers) > self._most:
-                del self._answers[next(iter(self._answers))]
-        return found
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            with self._lock:
+                known, found = key in self._answers, self._answers.pop(key, None)
+            try:
+                answer: T = found if known else make()
+            except BaseException:
+                with self._lock:
+                    self._making.pop(key, None)
+                raise
+            with self._lock:
+                self._answers[key] = answer
+                while len(self._answers) > self._most:
+                    self._making.pop(next(iter(self._answers)), None)
+                    del self._answers[next(iter(self._answers))]
+        return answer

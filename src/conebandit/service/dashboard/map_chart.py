@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 from markupsafe import Markup
 
-from conebandit.experiment.columns import Numeric
+from conebandit.experiment.columns import Categorical, Numeric
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import SERIES, series
 from conebandit.pages.wording import count, number, share, shown
@@ -24,7 +24,7 @@ WORDS: dict[Colouring, str] = {
 }
 SHADES = 5  # darker the more
 WIDTH, HEIGHT, STRIP = 640, 460, 190  # of a map, and how high a strip is
-LETTER = 6.5  # about how wide one is
+LETTER, MIN_LETTERS = 6.5, 6  # about how wide one is, and how many a name below a tile must have room for
 
 
 class Box(NamedTuple):
@@ -70,7 +70,7 @@ def picture(
     """The map; ``link`` gives the address of what is known at a tile, and ``chosen`` is a tile that is marked."""
     across, up = tiles.sides[0], tiles.sides[1] if len(tiles.sides) > 1 else None
     height = STRIP if up is None else HEIGHT
-    x = _axis(across, (WIDTH - 80) / len(across.values))
+    x = _axis(across, (WIDTH - 80) / len(across.values), numbered=is_numbered(across))
     y = Axis("", 0.0, 1.0, ()) if up is None else _axis(up, 44.0)
     panel = Panel(x, y, width=WIDTH, height=height)
     css = coloured(tiles, arms, by).css
@@ -144,15 +144,19 @@ def _ranges(values: Sequence[int]) -> list[tuple[int, int]]:
     return [(low + (k > 0), high) for k, (low, high) in enumerate(pairwise(edges))]
 
 
-def _axis(side: Side, room: float) -> Axis:
+def is_numbered(side: Side) -> bool:
+    """Whether there are too many levels to write their names below a map."""
+    return isinstance(side.column, Categorical) and (WIDTH - 80) / len(side.values) < MIN_LETTERS * LETTER
+
+
+def _axis(side: Side, room: float, *, numbered: bool = False) -> Axis:
     """An axis with a tile for each value; ``room`` is how wide the name of a level may be."""
     column = side.column
     if isinstance(column, Numeric):
         ends = (column.low, column.high)
         return Axis.around(ends, column.name, within=ends)
-    letters = max(2, int(room / LETTER))
-    names = ["other" if level == OTHER else str(level) for level in side.values]
-    ticks = tuple((float(k), shown(name, letters)) for k, name in enumerate(names))
+    names = [str(k + 1) if numbered else value_words(level) for k, level in enumerate(side.values)]
+    ticks = tuple((float(k), shown(name, int(room / LETTER))) for k, name in enumerate(names))
     return Axis(column.name, -0.5, len(names) - 0.5, ticks)
 
 

@@ -105,7 +105,8 @@ class Comparison:
     little_support
         Share of later contexts with fewer than five earlier ones that near.
     beyond
-        Share of later contexts that are beyond all earlier ones in at least one column.
+        Share of later contexts that are beyond all earlier ones in at least one of the columns that surely moved. In
+        others, the more there are, chance alone puts many contexts there.
     arms, segments
         Share of the contexts to which each arm is recommended by the policy of now, and which follow each rule.
     """
@@ -150,16 +151,18 @@ def compare(look: Look, rules: Rules, sample: Sample, since: int | None) -> Comp
     parts = [_evenly(contexts[flags], MAX_COMPARED) for flags in (early, late)]
     pair = as_pair(look.experiment.columns, *parts)
     report = shift_report(pair) if pair.columns else None
+    columns = [] if report is None else [_moved_column(pair, moved, len(report.moved)) for moved in report.moved]
+    beyond = _beyond(*pair.only([column.name for column in columns if column.surely]))
     rows = rows_within(look.policy, MAX_ASKED)
     shares = [_recommended(look, _evenly(part, rows)) for part in parts]
     return Comparison(
         early=_part(sample, early),
         late=_part(sample, late),
-        columns=[] if report is None else [_moved_column(pair, moved, len(report.moved)) for moved in report.moved],
+        columns=columns,
         exchange=None if report is None else report.exchange,
         h=math.nan if report is None else report.h,
         little_support=None if report is None else report.little_support,
-        beyond=float(_beyond(pair.source, pair.target).any(axis=1).mean()),
+        beyond=float(beyond.any(axis=1).mean()),
         arms=[BeforeAfter(*each) for each in zip(look.experiment.arms, *shares, strict=True) if max(each[1:]) > 0],
         segments=[
             BeforeAfter(segment.rule, before, after)

@@ -54,7 +54,7 @@ def sample_of(look: Look, sample: Sample) -> FloatArray:
 
 def rules_of(kept: Kept, look: Look, tally: Tally) -> Rules | None:
     """Rules for the contexts of a tally, found anew when something has been learned or decided."""
-    key = ("rules", look.experiment.id, look.version, tally.seen)
+    key = ("rules", look.experiment.id, look.version, tally.seen, tally.at)
     return kept.get(key, lambda: find_rules(look, tally.sample))
 
 

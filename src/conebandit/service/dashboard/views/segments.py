@@ -16,7 +16,6 @@ from conebandit.experiment import entries
 from conebandit.experiment.columns import Categorical, Column, by_column
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.outlook import units_of, with_units
-from conebandit.experiment.recommendation import relevance
 from conebandit.pages.palette import series
 from conebandit.service.dashboard import map_chart, maps
 from conebandit.service.dashboard.arms import arms_now
@@ -53,12 +52,13 @@ class Choice:
     usual: Context
 
     @classmethod
-    def read(cls, query: Mapping[str, str], look: Look, contexts: FloatArray) -> Choice:
+    def read(cls, query: Mapping[str, str], kept: Kept, look: Look, tally: Tally) -> Choice:
         """From a query; an ``InvalidError`` says what is wrong with it."""
-        experiment = look.experiment
+        experiment, contexts = look.experiment, sample_of(look, tally.sample)
         usual = maps.typical(experiment, contexts)
         context = read_context(experiment, {**{PREFIX + name: str(value) for name, value in usual.items()}, **query})
-        names = [query[side] for side in ("x", "y") if query.get(side)] or _usual_columns(look, usual)
+        names = [query[side] for side in ("x", "y") if query.get(side)]
+        names = names or _usual_columns(experiment, rules_of(kept, look, tally))
         known = {column.name: column for column in experiment.columns}
         columns = [known[entries.one_of(name, tuple(known), "x and y")] for name in dict.fromkeys(names)]
         colouring: Colouring = entries.one_of(query.get("colour") or COLOURINGS[0], COLOURINGS, "colour")
@@ -84,8 +84,7 @@ def add_segments(pages: Pages, kept: Kept) -> None:
         values: dict[str, Any] = {"view": "Segments", "look": look, "tally": tally}
         if not asked.query and not asked.part:  # the page first, and then what takes a while
             return pages.show(asked, "segments.html", **values, later=True)
-        contexts = sample_of(look, tally.sample)
-        choice = await pages.backend.in_thread(Choice.read, asked.query, look, contexts)
+        choice = await pages.backend.in_thread(Choice.read, asked.query, kept, look, tally)
         values["map"] = await pages.backend.in_thread(_map, kept, look, tally, choice)
         if not asked.part:
             values |= await pages.backend.in_thread(_rules, kept, look, tally)
@@ -133,10 +132,10 @@ def _map(kept: Kept, look: Look, tally: Tally, choice: Choice) -> dict[str, Any]
     """What the template for the map is given."""
     experiment, contexts = look.experiment, sample_of(look, tally.sample)
     tiles, around = None, np.ones(len(contexts), dtype=np.bool_)
-    values: dict[str, Any] = {"picture": Markup(""), "legend": [], "left_out": []}
+    values: dict[str, Any] = {"picture": Markup(""), "legend": [], "left_out": [], "numbered": None}
     if choice.columns:
         others = tuple(v for name, v in choice.context.items() if name not in [c.name for c in choice.columns])
-        key = ("map", experiment.id, look.version, tally.seen, tuple(c.name for c in choice.columns), others)
+        key = ("map", experiment.id, look.version, tally.seen, tally.at, tuple(c.name for c in choice.columns), others)
         tiles = kept.get(key, partial(_tiles, look, choice, contexts))
         chosen = tiles.number_of(choice.context)
         around = _around(tiles, chosen, experiment, contexts)
@@ -146,6 +145,7 @@ def _map(kept: Kept, look: Look, tally: Tally, choice: Choice) -> dict[str, Any]
             "picture": drawn,
             "legend": map_chart.coloured(tiles, experiment.arms, choice.colouring).legend,
             "left_out": [side for side in tiles.sides if side.left_out],
+            "numbered": tiles.sides[0] if map_chart.is_numbered(tiles.sides[0]) else None,
         }
     decisions = _by_arm(tally, tally.sample, around)
     return {
@@ -187,10 +187,11 @@ def _by_arm(tally: Tally, sample: Sample, inside: Any) -> dict[str, int]:
     return dict(zip(tally.arms, counts, strict=True))
 
 
-def _usual_columns(look: Look, usual: Context) -> list[str]:
-    """Two columns to begin with: those that matter most, or the first ones; numbers if it is all the same."""
-    with look.lock:
-        matters = relevance(look.experiment, look.policy, look.experiment.encode(usual))
-    columns = look.experiment.columns
-    ranked = sorted(columns, key=lambda c: (-matters.get(c.name, 0.0), isinstance(c, Categorical)))
+def _usual_columns(experiment: Experiment, rules: Rules | None) -> list[str]:
+    """Two columns to begin with: those that rules for most contexts ask about, then numbers, then others."""
+    asked_about = dict.fromkeys((column.name for column in experiment.columns), 0)
+    for segment in () if rules is None else rules.segments:
+        for name in {condition.column for condition in segment.conditions}:
+            asked_about[name] += segment.size
+    ranked = sorted(experiment.columns, key=lambda c: (-asked_about[c.name], isinstance(c, Categorical)))
     return [column.name for column in ranked[:2]]

@@ -97,7 +97,7 @@ def _population(kept: Kept, look: Look, tally: Tally, since: int | None, changed
     values["since_field"] = "" if since is None else f"{datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%dT%H:%M:%S}"
     if rules is None:
         return {**values, "comparison": None, "traffic": None}
-    key = ("compared", look.experiment.id, look.version, tally.seen, since)
+    key = ("compared", look.experiment.id, look.version, tally.seen, tally.at, since)
     periods = traffic(rules, tally.sample)
     return {
         **values,
