@@ -90,7 +90,8 @@ def add_segments(pages: Pages, kept: Kept) -> None:
             values |= await pages.backend.in_thread(_rules, kept, look, tally)
             return pages.show(asked, "segments.html", **values, later=False)
         answer = pages.show(asked, "segments_map.html", **values)
-        answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
+        if "x" in asked.query:  # somebody has chosen it
+            answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
         return answer
 
     @pages.view("/segments/rules")
