@@ -107,8 +107,11 @@ def test_who_has_a_key_that_may_read_signs_in_and_out(kept, url, come):
     assert "Control" not in page.words, "that takes a key with scope admin"
     visitor.http.post("/dashboard/sign-out", data={"csrf": "made up"})
     visitor.get(OVERVIEW)
+    copied = visitor.http.cookies[COOKIE]
     visitor.http.post("/dashboard/sign-out", data={"csrf": page.csrf})
+    assert COOKIE not in visitor.http.cookies
     assert visitor.http.get(OVERVIEW).status_code == 303
+    assert come(cookies={COOKIE: copied}).http.get(OVERVIEW).status_code == 303, "a copy is worth nothing either"
 
 
 def test_nobody_else_signs_in(kept, url, caplog, monkeypatch, come):
@@ -198,8 +201,8 @@ def test_the_cookie_is_for_the_dashboard_alone(kept, url, come):
     https = {"x-forwarded-proto": "https"}  # as a proxy on this machine says
     [cookie] = cookies_of(visitor.http.post("/dashboard/sign-in", data={"key": key}, headers=https))
     assert "secure" in cookie.lower()
-    visitor.sign_in(key)
-    [renewed] = cookies_of(visitor.get(OVERVIEW, headers=https).reply)
+    old = come(cookies={COOKIE: cookie_of(key, 600)})
+    [renewed] = cookies_of(old.get(OVERVIEW, headers=https).reply)
     assert "secure" in renewed.lower()
     assert cookies_of(visitor.http.get("/experiments", headers={"x-api-key": key})) == []
 
@@ -223,11 +226,12 @@ def test_a_session_ends_an_hour_after_the_last_request_and_twelve_after_the_firs
     renewed = Sessions(SECRET).read(reply.cookies[COOKIE])
     assert 0 <= renewed.ends - now - LIFETIME <= 10, "every request gives it another hour"
     assert renewed.begun == pytest.approx(now - LIFETIME + 60, abs=10)
-    almost = cookie_of(key, MAX_LIFETIME - 60, ends=now + 60)
+    almost = cookie_of(key, MAX_LIFETIME - 600, ends=now + 60)
     reply = httpx.get(url + OVERVIEW, cookies={COOKIE: almost})
     assert reply.status_code == 200
     last = Sessions(SECRET).read(reply.cookies[COOKIE])
     assert last.ends == last.begun + MAX_LIFETIME
+    assert not cookies_of(httpx.get(url + OVERVIEW, cookies={COOKIE: cookie_of(key, 30)})), "not with every reply"
     clock = [0.0]
     sessions = Sessions(SECRET, clock=lambda: clock[0])
     session = sessions.begin("a")
@@ -236,6 +240,23 @@ def test_a_session_ends_an_hour_after_the_last_request_and_twelve_after_the_firs
         read = sessions.read(sessions.cookie(session))
         assert (read is not None) == (half_hour < 24)
         session = sessions.renewed(session)
+
+
+def test_sessions_that_have_ended_are_remembered_as_long_as_it_matters(monkeypatch):
+    clock = [0.0]
+    sessions = Sessions(SECRET, clock=lambda: clock[0])
+    first, second = sessions.begin("a"), sessions.begin("a")
+    sessions.end(first)
+    assert sessions.read(sessions.cookie(first)) is None
+    assert sessions.read(sessions.cookie(sessions.renewed(first))) is None
+    assert sessions.read(sessions.cookie(second)) == second
+    clock[0] = MAX_LIFETIME + 1.0
+    sessions.end(sessions.begin("a"))
+    assert len(sessions._ended) == 1
+    monkeypatch.setattr(sessions_module, "MAX_ENDED", 3)
+    for _ in range(9):
+        sessions.end(sessions.begin("a"))
+    assert len(sessions._ended) == 3
 
 
 def test_no_cookie_can_be_forged(kept, url, come):

@@ -196,6 +196,7 @@ class Pages:
         async def leave(request: Request) -> Response:
             session, answer = self._session(request), _redirect(SIGN_IN)
             if session is not None and self._is_ours(request, session, await _form(request)):
+                self._sessions.end(session)
                 answer.delete_cookie(COOKIE, path=PATH)
             return answer
 
@@ -249,8 +250,9 @@ class Pages:
         finally:
             request.state.visitor = self._visitor(session)  # for pages that say what went wrong
         answer = await view(await self._asked(request, session))
-        if session is not OPEN:
-            self._set_cookie(request, answer, self._sessions.renewed(session))
+        renewed = session if session is OPEN else self._sessions.renewed(session)
+        if renewed is not session:
+            self._set_cookie(request, answer, renewed)
         return answer
 
     async def _asked(self, request: Request, session: Session) -> Asked:

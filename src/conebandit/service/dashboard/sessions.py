@@ -25,6 +25,8 @@ PATH = "/dashboard"
 LIFETIME = 3600  # seconds without a request after which one has to sign in again
 VARIABLE = "CONEBANDIT_SESSION_KEY"
 MIN_KEY = 16  # bytes
+RENEWED_AFTER = 60  # seconds
+MAX_ENDED = 10_000  # sessions that are known to have ended
 MAX_LIFETIME = 12 * 3600  # seconds after which one has to, whatever one did
 
 
@@ -75,6 +77,7 @@ class Sessions:
 
     def __init__(self, secret: bytes | None = None, clock: Callable[[], float] = time.time) -> None:
         self._secret, self._clock = secret or secrets.token_bytes(32), clock
+        self._ended: dict[str, float] = {}  # ids of sessions, and until when their cookies might be good
 
     def begin(self, key: str, actor: str = "") -> Session:
         """A new session."""
@@ -82,8 +85,21 @@ class Sessions:
         return Session(key, actor, now, now + LIFETIME, secrets.token_urlsafe(12))
 
     def renewed(self, session: Session) -> Session:
-        """The same session after a request: its time begins anew, but never goes beyond its longest time."""
-        return session._replace(ends=min(int(self._clock()) + LIFETIME, session.begun + MAX_LIFETIME))
+        """The same session after a request: its time begins anew, but never goes beyond its longest time.
+
+        Within a minute nothing changes, so that few replies carry a cookie.
+        """
+        ends = min(int(self._clock()) + LIFETIME, session.begun + MAX_LIFETIME)
+        return session if ends - session.ends < RENEWED_AFTER else session._replace(ends=ends)
+
+    def end(self, session: Session) -> None:
+        """Take no cookie of this session any more: one may be on its way to the browser, or somebody has a copy.
+
+        Other processes do not know of it.
+        """
+        now = self._clock()
+        known = {id_: until for id_, until in self._ended.items() if until > now}
+        self._ended = dict([*known.items(), (session.id, session.begun + MAX_LIFETIME)][-MAX_ENDED:])
 
     def cookie(self, session: Session) -> str:
         """What the browser keeps."""
@@ -99,7 +115,7 @@ class Sessions:
             session = Session(*json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))))
         except (ValueError, TypeError):
             return None  # of another release with the same secret
-        return session if self._clock() < session.ends else None
+        return session if self._clock() < session.ends and session.id not in self._ended else None
 
     def token(self, session: Session) -> str:
         """What a form of this session must carry."""
