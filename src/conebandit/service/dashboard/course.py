@@ -42,6 +42,8 @@ class Point(NamedTuple):
     ----------
     seq, at
         The position, and the time of its event in milliseconds since 1970.
+    observations
+        Of how many decisions and past rows something was learned.
     policy
         A copy. Hold ``asking`` of its course while you ask it something.
     size
@@ -50,8 +52,9 @@ class Point(NamedTuple):
 
     seq: int
     at: int
+    observations: int
     policy: Served
-    size: int
+    size: int = 0
 
 
 class Past(NamedTuple):
@@ -64,16 +67,21 @@ class Past(NamedTuple):
         first event was read.
     points
         The copies, earliest first, of policies that have learned something.
-    share
-        How much of the log was read, from 0 to 1.
+    read, events
+        How many events were read, and how many there were then.
     problem
         Why no more can be read; empty if it can.
     """
 
     experiment: Experiment | None
     points: tuple[Point, ...]
-    share: float
+    read: int
+    events: int
     problem: str
+
+    def share(self, events: int = 0) -> float:
+        """How much of the log was read, from 0 to 1, if there are so many events by now."""
+        return self.read / max(self.events, events, 1)
 
 
 class Course:
@@ -117,10 +125,9 @@ class Course:
         with self._lock:
             state = self._state
             if state is None:
-                return Past(None, (), 0.0, self.problem)
+                return Past(None, (), 0, 0, self.problem)
             experiment = replace(state.experiment, arms=state.known)
-            share = state.head.seq / self._events if self._events else 0.0
-            return Past(experiment, tuple(self._points), share, self.problem)
+            return Past(experiment, tuple(self._points), state.head.seq, self._events, self.problem)
 
     def advance(self, limit: int = AT_ONCE) -> bool:
         """Fold some more events; False if there were none. Not to be called by two threads at once."""
@@ -154,16 +161,16 @@ class Course:
 
     def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
         """Keep a copy now and then."""
-        if self._is_far_enough(state.policy.n_observations, self._points):
+        if self._is_far_enough(state.observations, self._points):
             size = sum(array.nbytes for array in state.policy.state().values())
-            point = Point(entry.seq, state.at, state.policy.copy(), size)
+            point = Point(entry.seq, state.at, state.observations, state.policy.copy(), size)
             with self._lock:
                 self._points.append(point)
                 self._thin_out()
 
     def _is_far_enough(self, observations: int, kept: list[Point]) -> bool:
         """Whether a multiple of the stride was passed since the last one that is kept."""
-        last = kept[-1].policy.n_observations if kept else 0
+        last = kept[-1].observations if kept else 0
         return observations // self._stride > last // self._stride
 
     def _thin_out(self) -> None:
@@ -171,7 +178,7 @@ class Course:
             self._stride *= 2
             kept: list[Point] = []
             for point in self._points:
-                if self._is_far_enough(point.policy.n_observations, kept):
+                if self._is_far_enough(point.observations, kept):
                     kept.append(point)
             self._points = kept
 

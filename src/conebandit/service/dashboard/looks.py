@@ -32,6 +32,8 @@ class Look:
     events, version, at
         The last event of the log, the last one that the policy has learned from, and the time of the last one in
         milliseconds since 1970.
+    observations
+        Of how many decisions and past rows something was learned.
     stage, mode
         As of then.
     revising
@@ -48,6 +50,7 @@ class Look:
     events: int
     version: int
     at: int
+    observations: int
     stage: str
     mode: str
     revising: bool
@@ -89,6 +92,7 @@ def _look(turn: Turn, experiment_id: str, before: Look | None) -> Look:
         "events": state.head.seq,
         "version": state.version,
         "at": state.at,
+        "observations": state.observations,
         "stage": state.stage,
         "mode": state.mode,
         "revising": state.corrected_from is not None,

@@ -16,6 +16,7 @@ from conebandit._version import __version__
 from conebandit.experiment.declaration import ID
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.pages.template import ASSETS, asset, render, version
+from conebandit.service.dashboard.course import Courses
 from conebandit.service.dashboard.looks import Looks
 from conebandit.service.dashboard.sessions import COOKIE, OPEN, PATH, Session, Sessions
 from conebandit.service.dashboard.tallies import Tallies
@@ -136,11 +137,14 @@ class Pages:
         Experiments with copies of their policies.
     tallies
         What their logs add up to.
+    courses
+        Copies of their policies in the past.
     """
 
     def __init__(self, app: FastAPI, door: Doorkeeper, backend: Backend, sessions: Sessions) -> None:
         self._app, self._door, self._sessions = app, door, sessions
         self.backend, self.looks, self.tallies = backend, Looks(backend), Tallies(backend.store)
+        self.courses = Courses(backend.store)
 
     # ---- for views ----------------------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from conebandit.experiment.outlook import Interval, estimates_by_name
 from conebandit.experiment.policy import Served
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import series
-from conebandit.pages.wording import number, share, shown
+from conebandit.pages.wording import share, shown
 from conebandit.policies.compiled import estimates
-from conebandit.service.dashboard.course import Course, Past
+from conebandit.service.dashboard.course import Course, Past, Point
 from conebandit.service.dashboard.looks import Look
 from conebandit.validate.arrays import FloatArray
 
@@ -40,7 +40,7 @@ class Reading(NamedTuple):
     seq, at
         Position in the log, and its time in milliseconds since 1970.
     observations
-        From how many the policy had learned.
+        Of how many decisions and past rows something had been learned.
     arms
         For each arm that the policy has, the estimate of each metric by name, in the units of the metric.
     front
@@ -54,15 +54,15 @@ class Reading(NamedTuple):
     front: tuple[str, ...]
 
 
-def read_policy(experiment: Experiment, policy: Served, x: FloatArray, seq: int, at: int) -> Reading:
+def _read(experiment: Experiment, point: Point, x: FloatArray) -> Reading:
     """What a policy, whose arms are those of the experiment, knows in a context."""
-    means, radii = (found[0].tolist() for found in estimates(policy, x[None]))
+    means, radii = (found[0].tolist() for found in estimates(point.policy, x[None]))
     known = {
         arm: estimates_by_name(experiment.metrics, mean, radius)
         for arm, mean, radius in zip(experiment.arms, means, radii, strict=True)
     }
-    front = tuple(experiment.arms[k] for k in policy.front(x).arms)
-    return Reading(seq, at, policy.n_observations, known, front)
+    front = tuple(experiment.arms[k] for k in point.policy.front(x).arms)
+    return Reading(point.seq, point.at, point.observations, known, front)
 
 
 def readings(course: Course, past: Past, look: Look, x: FloatArray) -> list[Reading]:
@@ -74,12 +74,12 @@ def readings(course: Course, past: Past, look: Look, x: FloatArray) -> list[Read
     if past.experiment is not None and past.experiment == look.experiment:
         with course.asking:
             earlier = [point for point in past.points if point.seq < look.events]
-            found = [read_policy(look.experiment, point.policy, x, point.seq, point.at) for point in earlier]
+            found = [_read(look.experiment, point, x) for point in earlier]
     with look.lock:
-        found.append(read_policy(look.experiment, look.policy, x, look.events, look.at))
+        found.append(_read(look.experiment, Point(look.events, look.at, look.observations, look.policy), x))
     last = found[-1]
     served = tuple(arm for arm in last.front if look.served.get(arm, False))  # as the service says it
-    return [*(reading for reading in found[:-1] if reading.observations), last._replace(front=served)]
+    return [*found[:-1], last._replace(front=served)]
 
 
 def arms_shown(last: Reading, wanted: str = "") -> list[str]:
@@ -182,16 +182,18 @@ def _simulate(experiment: Experiment, policy: Served, contexts: FloatArray, powe
     return sample_size(experiment, policy, contexts[places], seen, power=power)
 
 
-def settled_words(size: SampleSize) -> str:
-    """The answer in a sentence."""
+def settled_words(size: SampleSize, look: Look) -> str:
+    """The answer in a sentence. The policy counts reports, of which there may be several for a decision."""
+    each = look.observations / max(look.policy.n_observations, 1)
     wanted, today = share(size.power), share(size.settled_now)
     if not size.rows:
         return f"None: the front is settled in {today} of the contexts, and {wanted} were asked for."
-    low, high = (f"{end:,.0f}" if math.isfinite(end) else "many more" for end in (size.low, size.high))
-    rows = f"About {size.rows:,.0f}" if math.isfinite(size.rows) else f"Far more than {max(size.curve):,}"
+    low, high = (f"{end * each:,.0f}" if math.isfinite(end) else "many more" for end in (size.low, size.high))
+    rows = f"{size.rows * each:,.0f}" if math.isfinite(size.rows) else f"{max(size.curve) * each:,.0f}"
+    about = "About" if math.isfinite(size.rows) else "Far more than"
     return (
-        f"{rows} more observations until the front is settled in {wanted} of the contexts; today it is in {today}. "
-        f"90 % interval: {low} to {high}."
+        f"{about} {rows} more observations until the front is settled in {wanted} of the contexts; today it is in "
+        f"{today}. 90 % interval: {low} to {high}."
     )
 
 
@@ -206,5 +208,5 @@ def settled_chart(size: SampleSize, observations: int) -> Markup:
     panel.line(list(zip(times, size.curve.values(), strict=True)), "series-0")
     if math.isfinite(size.rows):
         place = math.log2(1.0 + size.rows / max(observations, 1))
-        panel.mark(place, max(size.power, size.settled_now), "series-0", f"{number(size.rows)} more")
+        panel.mark(place, max(size.power, size.settled_now), "series-0", "here")
     return panel.svg("Expected share of contexts in which the front is settled, as observations grow")

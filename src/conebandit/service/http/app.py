@@ -77,6 +77,7 @@ def create_app(
         yield
         try:
             await run_in_threadpool(pages.tallies.close)  # it reads the store, which the writer closes
+            await run_in_threadpool(pages.courses.close)  # so does this
             await door.close()
         finally:
             await run_in_threadpool(writer.close)

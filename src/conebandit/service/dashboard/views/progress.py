@@ -6,13 +6,12 @@ import itertools
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-import numpy as np
 from fastapi import Response
 
 from conebandit.experiment.entries import one_of
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context
-from conebandit.service.dashboard.course import Course, Courses
+from conebandit.service.dashboard.course import Course
 from conebandit.service.dashboard.looks import Look
 from conebandit.service.dashboard.pages import EXPERIMENTS, Asked, Pages, Query
 from conebandit.service.dashboard.progress import (
@@ -41,13 +40,13 @@ class _Wanted(NamedTuple):
 
 def add_progress(pages: Pages) -> None:
     """Let people see how estimates have come about, and what is still to come."""
-    courses, settling = Courses(pages.backend.store), Settling()
+    settling = Settling()
 
     @pages.view("/progress")
     async def progress(asked: Asked) -> Response:
         look = await pages.looks.get(asked.experiment)
         wanted = _wanted(look, asked.query)
-        course = await pages.backend.in_thread(courses.ask, asked.experiment)
+        course = await pages.backend.in_thread(pages.courses.ask, asked.experiment)
         found = await pages.backend.in_thread(_found, course, look, wanted)
         here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress"
         query = f"{context_query(wanted.context)}&{urlencode({'by': wanted.by, 'arm': wanted.arm})}"
@@ -65,10 +64,10 @@ def add_progress(pages: Pages) -> None:
         here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress/settled"
         values: dict[str, Any] = {"here": here, "powers": POWERS, "power": power, "problem": ""}
         try:
-            contexts = look.policy.state().get("data", np.empty((0, 1)))[:, : look.experiment.context_dim]
-            size = await pages.backend.in_thread(settling.ask, look, contexts, power)
+            tally = await pages.tallies.get(asked.experiment)
+            size = await pages.backend.in_thread(settling.ask, look, tally.sample.x, power)
             picture = settled_chart(size, look.policy.n_observations)
-            values |= {"size": size, "sentence": settled_words(size), "picture": picture}
+            values |= {"size": size, "sentence": settled_words(size, look), "picture": picture}
         except InvalidError as error:
             values["problem"] = str(error)
         return pages.show(asked, template, view="Progress", look=look, **values)
@@ -94,7 +93,7 @@ def _found(course: Course, look: Look, wanted: _Wanted) -> dict[str, Any]:
         "arms": arms,
         "colours": colours,
         "pictures": pictures,
-        "share_read": 1.0 if past.problem else past.share,
+        "share_read": 1.0 if past.problem else past.share(look.events),
         "problem": past.problem,
         "more": len(known[-1].arms) - len(arms),
         "changes": _changes(known),
