@@ -127,15 +127,17 @@ class ShiftWatch:
         self._locks: dict[str, threading.Lock] = {}  # one for each experiment: a long log keeps only its own waiting
         self._watched: dict[str, _Watched] = {}
 
-    def report(self, experiment_id: str) -> ShiftReport:
-        """What the monitor says now."""
+    def report(self, experiment_id: str, upto: Head | None = None) -> ShiftReport:
+        """What the monitor says now, or after an event; what it has seen beyond that is seen again next time."""
         with self._store.read() as session:
             session.existing_head(experiment_id)  # no lock for what is not there
         # Before the head is read again: it must not lie before what somebody else has seen meanwhile.
         with self._locks.setdefault(experiment_id, threading.Lock()):
             with self._store.read() as session:
-                head = session.existing_head(experiment_id)
+                head = upto or session.existing_head(experiment_id)
                 watched = self._watched.get(experiment_id)
+                if watched is not None and watched.seen.seq > head.seq:
+                    watched = None  # somebody asks about the past
                 erased = erased_units(session, experiment_id, 2**62)
                 if watched is not None and not _leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name

@@ -9,6 +9,7 @@ from conebandit.service.commands import stages  # noqa: F401  (more commands on 
 from conebandit.service.commands.erasing import erase
 from conebandit.service.commands.experiments import experiment
 from conebandit.service.commands.keys import key, seal_key
+from conebandit.service.commands.reporting import report
 from conebandit.service.commands.serving import serve
 from conebandit.service.commands.verifying import verify
 from conebandit.service.demo.commands import demo
@@ -19,6 +20,7 @@ def add_to(app: typer.Typer) -> None:
     app.command()(serve)
     app.command()(demo)
     app.command()(verify)
+    app.command()(report)
     app.command()(erase)
     app.add_typer(experiment, name="experiment")
     app.add_typer(key, name="key")

@@ -12,6 +12,7 @@ from conebandit.service.dashboard.views.front import add_front
 from conebandit.service.dashboard.views.log import add_log
 from conebandit.service.dashboard.views.overview import add_overview
 from conebandit.service.dashboard.views.progress import add_progress
+from conebandit.service.dashboard.views.report import add_report
 from conebandit.service.dashboard.views.segments import add_segments
 from conebandit.service.dashboard.views.shift import add_shift
 from conebandit.service.dashboard.views.what_if import add_what_if
@@ -41,6 +42,7 @@ def add_dashboard(app: FastAPI, door: Doorkeeper, backend: Backend, secret: byte
     add_shift(pages, kept)
     add_what_if(pages)
     add_progress(pages)
+    add_report(pages)
     add_log(pages)
     add_control(pages)
     pages.add_rest()  # last

@@ -1,0 +1,106 @@
+"""The report: shown here, and as a file to print or to send."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import Response
+from markupsafe import Markup
+
+from conebandit.experiment.entries import one_of
+from conebandit.pages.wording import share
+from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, Asked, Pages
+from conebandit.service.dashboard.tally import Tally
+from conebandit.service.errors import ConflictError, CorruptionError
+from conebandit.service.report.facts import gather, head_of
+from conebandit.service.report.page import report_body, whole_page
+from conebandit.service.report.pdf import chromium, to_pdf
+from conebandit.service.shift import ShiftWatch
+from conebandit.service.stores.base import Store
+
+FORMATS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf"}
+MAX_KEPT = 4  # reports in memory
+PATIENCE = 30.0  # seconds that a file waits for a long log
+
+
+class Reports:
+    """Reports, made one at a time, since each takes a core for a while; the latest ones are kept.
+
+    Parameters
+    ----------
+    store
+        Where the logs are.
+    watch
+        For the shift of the contexts; nobody else may use it.
+    """
+
+    def __init__(self, store: Store, watch: ShiftWatch) -> None:
+        self._store, self._watch = store, watch
+        self._making, self._printing = threading.Lock(), threading.Lock()
+        self._kept: dict[tuple[str, str], Markup] = {}  # by experiment, and by checksum of the log
+
+    def body(self, tally: Tally) -> Markup:
+        """The report on all that a tally has counted."""
+        key = tally.experiment, head_of(self._store, tally).check
+        with self._making:
+            if key not in self._kept:
+                self._kept[key] = report_body(gather(self._store, tally, self._watch))
+                while len(self._kept) > MAX_KEPT:
+                    del self._kept[next(iter(self._kept))]
+            return self._kept[key]
+
+    def file(self, tally: Tally, format_: str) -> bytes:
+        """The same as a file, made now."""
+        page = str(whole_page(self.body(tally), tally.experiment, int(time.time() * 1000)))
+        if format_ == "html":
+            return page.encode()
+        with self._printing:
+            return to_pdf(page)
+
+
+def add_report(pages: Pages) -> None:
+    """Let people read the report, and take it with them."""
+    store, kernels = pages.backend.store, pages.backend.writer.kernels
+    reports = Reports(store, ShiftWatch(store, kernels.for_shift))
+
+    @pages.view("/report")
+    async def report(asked: Asked) -> Response:
+        tally = await pages.tallies.get(asked.experiment)
+        values: dict[str, Any] = {"tally": tally, "here": _here(asked), "pdf": chromium() is not None, "body": ""}
+        return pages.show(asked, "report_part.html" if asked.part else "report.html", view="Report", **values)
+
+    @pages.view("/report/body")
+    async def body(asked: Asked) -> Response:
+        tally = _whole(await pages.tallies.get(asked.experiment, patience=PATIENCE))
+        made = await pages.backend.in_thread(reports.body, tally)
+        if asked.part:
+            return Response(str(made), media_type="text/html", headers=HEADERS)
+        values: dict[str, Any] = {"tally": tally, "here": _here(asked), "pdf": chromium() is not None, "body": made}
+        return pages.show(asked, "report.html", view="Report", **values)
+
+    @pages.view("/report/file")
+    async def file(asked: Asked) -> Response:
+        format_ = one_of(asked.query.get("format", "html"), tuple(FORMATS), "format")
+        tally = _whole(await pages.tallies.get(asked.experiment, patience=PATIENCE))
+        content = await pages.backend.in_thread(reports.file, tally, format_)
+        name = f'attachment; filename="{asked.experiment}.{format_}"'
+        return Response(content, media_type=FORMATS[format_], headers={**HEADERS, "content-disposition": name})
+
+
+def _here(asked: Asked) -> str:
+    return f"{EXPERIMENTS}/{quote(asked.experiment)}/report"
+
+
+def _whole(tally: Tally) -> Tally:
+    """A tally that has counted all, or a refusal."""
+    if tally.problem:
+        raise CorruptionError(tally.problem)
+    if not tally.complete:
+        raise ConflictError(
+            f"the log is still being read, {share(tally.share_read)} of it so far. Ask again in a while, or have "
+            f"'conebandit report {tally.experiment}' make the report."
+        )
+    return tally
