@@ -113,6 +113,18 @@ def test_another_log_of_the_same_name_is_seen_from_its_beginning(make, count):
     assert watch.report("checkout") == ShiftWatch(other).report("checkout")
 
 
+def test_what_the_monitor_said_after_an_event_can_be_asked_later(make):
+    run = make(300)
+    watch = ShiftWatch(run.store)
+    with run.store.read() as session:
+        head = session.events("checkout", 200, 201)[0].head
+    then = watch.report("checkout", head)
+    assert then.contexts == 200
+    now = watch.report("checkout")
+    assert (now.contexts, now) == (300, ShiftWatch(run.store).report("checkout"))
+    assert watch.report("checkout", head) == then == ShiftWatch(run.store).report("checkout", head)
+
+
 def test_a_log_that_lacks_its_end_is_not_described(make):
     run = make(300)
     with run.store.write() as session:

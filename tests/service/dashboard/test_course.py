@@ -7,6 +7,7 @@ import pytest
 
 from conebandit.service.dashboard import course as module
 from conebandit.service.dashboard.course import MAX_POINTS, Course, Courses
+from conebandit.service.errors import UnavailableError
 from conebandit.service.log.replay import follow, start, view_at
 from conebandit.service.stores.base import open_store
 from tests.service.driver import HOUR, Driver, assert_same
@@ -145,6 +146,19 @@ def test_large_policies_leave_fewer_points_and_less_room_leaves_fewer_still(one)
     course.allow(size - 1)
     assert course.past().points == ()
     assert read_all(Course(one.store, "checkout", max_bytes=0)).points == ()
+
+
+def test_what_was_folded_in_part_is_folded_anew(one, monkeypatch):
+    fill(one, 60)
+    course = Course(one.store, "checkout")
+    course.advance(limit=50)
+    windows = type(course._state._windows)
+    with monkeypatch.context() as patched:
+        patched.setattr(windows, "close", lambda *_: (_ for _ in ()).throw(UnavailableError("gone")))
+        with pytest.raises(UnavailableError):
+            course.advance(limit=50)
+    assert course.past().points == ()
+    assert_true(read_all(course), one)
 
 
 def wait_for(condition):

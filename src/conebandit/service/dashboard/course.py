@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import RefusalError
@@ -48,13 +48,16 @@ class Point(NamedTuple):
         A copy. Hold ``asking`` of its course while you ask it something.
     size
         Of its arrays, in bytes.
+    answers
+        What was asked of it before, by what was asked: it goes when the point goes.
     """
 
     seq: int
     at: int
     observations: int
     policy: Served
-    size: int = 0
+    size: int
+    answers: dict[bytes, Any]
 
 
 class Past(NamedTuple):
@@ -131,13 +134,17 @@ class Course:
 
     def advance(self, limit: int = AT_ONCE) -> bool:
         """Fold some more events; False if there were none. Not to be called by two threads at once."""
-        with self._store.read() as session:
-            head = session.existing_head(self._id)
-            state = self._state
-            if state is None or state.stale or not _leads_to(session, self._id, state.head):
-                state = self._begin(session, head)
-            self._events = head.seq
-            return fold_page(session, state, head, self, limit=limit) or state.stale
+        try:
+            with self._store.read() as session:
+                head = session.existing_head(self._id)
+                state = self._state
+                if state is None or state.stale or not _leads_to(session, self._id, state.head):
+                    state = self._begin(session, head)
+                self._events = head.seq
+                return fold_page(session, state, head, self, limit=limit) or state.stale
+        except BaseException:
+            self._forget()  # an event may have been folded in part
+            raise
 
     def allow(self, max_bytes: int) -> None:
         """Let the copies take so much from now on."""
@@ -147,12 +154,15 @@ class Course:
 
     def _begin(self, session: Session, head: Head) -> State:
         """Forget everything, and begin with the first event; snapshots would leave out what comes before them."""
-        with self._lock:
-            self._points, self._stride, self._state = [], 1, None
+        self._forget()
         state = start(session, self._id, view_at(session, self._id, head.seq), before=0)
         with self._lock:
             self._state = state
         return state
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._points, self._stride, self._state = [], 1, None
 
     # ---- while the log is folded: what replay.Watch asks for ----------------------------------------------------
 
@@ -163,7 +173,7 @@ class Course:
         """Keep a copy now and then."""
         if self._is_far_enough(state.observations, self._points):
             size = sum(array.nbytes for array in state.policy.state().values())
-            point = Point(entry.seq, state.at, state.observations, state.policy.copy(), size)
+            point = Point(entry.seq, state.at, state.observations, state.policy.copy(), size, {})
             with self._lock:
                 self._points.append(point)
                 self._thin_out()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ MAX_LINES = 8  # arms in a chart: as many as there are colours
 EARLY = 0.1  # share of the observations before which intervals may be cut off by the edge of a chart
 MAX_COMPARED = 2_000_000_000  # numbers that a simulation compares; fewer contexts for many arms
 MIN_CONTEXTS = 10
+MAX_ANSWERS = 8  # contexts for which a point of the past remembers what it knew
 MAX_SETTLED = 32  # answers that are remembered
 
 
@@ -74,12 +74,23 @@ def readings(course: Course, past: Past, look: Look, x: FloatArray) -> list[Read
     if past.experiment is not None and past.experiment == look.experiment:
         with course.asking:
             earlier = [point for point in past.points if point.seq < look.events]
-            found = [_read(look.experiment, point, x) for point in earlier]
+            found = [_known(look.experiment, point, x) for point in earlier]
     with look.lock:
-        found.append(_read(look.experiment, Point(look.events, look.at, look.observations, look.policy), x))
+        found.append(_read(look.experiment, Point(look.events, look.at, look.observations, look.policy, 0, {}), x))
     last = found[-1]
     served = tuple(arm for arm in last.front if look.served.get(arm, False))  # as the service says it
     return [*found[:-1], last._replace(front=served)]
+
+
+def _known(experiment: Experiment, point: Point, x: FloatArray) -> Reading:
+    """The same for a point of the past, which does not change; a few contexts are remembered."""
+    key = x.tobytes()
+    if key not in point.answers:
+        if len(point.answers) >= MAX_ANSWERS:
+            point.answers.clear()
+        point.answers[key] = _read(experiment, point, x)
+    reading: Reading = point.answers[key]
+    return reading
 
 
 def arms_shown(last: Reading, wanted: str = "") -> list[str]:
@@ -151,10 +162,12 @@ def _seen_values(metric: Metric, found: Sequence[Reading], arms: Sequence[str]) 
 
 
 class Settling:
-    """How many more observations until the front is settled; simulated once for each state of a policy."""
+    """How many more observations until the front is settled; simulated once for each state of a policy.
+
+    To be asked by one thread at a time: each takes a core for a second, or for more.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # one at a time: each takes a core for a second, or for more
         self._known: dict[tuple[str, int, int, float], SampleSize] = {}
 
     def ask(self, look: Look, contexts: FloatArray, power: float) -> SampleSize:
@@ -162,13 +175,13 @@ class Settling:
         if not len(contexts):
             raise InvalidError("nothing has been decided yet, so it is not known for which contexts.")
         key = (look.experiment.id, look.version, look.policy.n_observations, power)
-        with self._lock:
-            if key not in self._known:
+        if key not in self._known:
+            with look.lock:
                 policy = look.policy.copy()  # so that nobody waits for the other one
-                self._known[key] = _simulate(look.experiment, policy, contexts, power)
-                while len(self._known) > MAX_SETTLED:
-                    del self._known[next(iter(self._known))]
-            return self._known[key]
+            self._known[key] = _simulate(look.experiment, policy, contexts, power)
+            while len(self._known) > MAX_SETTLED:
+                del self._known[next(iter(self._known))]
+        return self._known[key]
 
 
 def _simulate(experiment: Experiment, policy: Served, contexts: FloatArray, power: float) -> SampleSize:

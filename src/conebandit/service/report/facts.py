@@ -28,7 +28,7 @@ from conebandit.service.replies import RuleStatus, ShiftReport
 from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import Head
-from conebandit.service.stores.session import Session
+from conebandit.service.stores.session import PAGE
 
 # What is counted of events, and in which words; of those about decisions, and of others.
 ABOUT_DECISIONS = {
@@ -124,7 +124,6 @@ def gather(store: Store, tally: Tally, watch: ShiftWatch) -> Facts:
     with store.read() as session:
         first = read_as(Created, session.events(id_, 0, 1)[0])
         past = session.of_kinds(id_, (Learned.kind,), min(head.seq, 2))
-        amended = _amended(session, id_, head)
     state = state_at(store, id_, head)
     return Facts(
         experiment=replace(state.experiment, arms=state.known),
@@ -145,7 +144,7 @@ def gather(store: Store, tally: Tally, watch: ShiftWatch) -> Facts:
         shift=watch.report(id_, head),
         library=first.library,
         past=read_as(Learned, past[0]) if past else None,
-        amended=amended,
+        amended=_amended(store, id_, head),
     )
 
 
@@ -171,11 +170,23 @@ def state_at(store: Store, experiment_id: str, head: Head) -> State:
     return state
 
 
-def _amended(session: Session, id_: str, head: Head) -> dict[str, int]:
-    found = {
-        words: len(session.amendments(id_, (kind,), 0, head.seq, 2**62)) for words, kind in ABOUT_DECISIONS.items()
-    }
-    return found | {words: len(session.of_kinds(id_, (kind,), head.seq)) for words, kind in ABOUT_ALL.items()}
+def _amended(store: Store, id_: str, head: Head) -> dict[str, int]:
+    found = {words: _count(store, id_, kind, head) for words, kind in ABOUT_DECISIONS.items()}
+    for words, kind in ABOUT_ALL.items():
+        found[words] = _count(store, id_, kind, head, about_decisions=False)
+    return found
+
+
+def _count(store: Store, id_: str, kind: str, head: Head, *, about_decisions: bool = True) -> int:
+    """How many events of a kind there are, counted a page at a time."""
+    found, after, more = 0, 0, True
+    while more:
+        with store.read() as session:
+            look_up = session.amendments if about_decisions else session.next_about_no_decision
+            page = look_up(id_, (kind,), after, head.seq, PAGE)
+        found, more = found + len(page), len(page) == PAGE
+        after = page[-1].seq if page else after
+    return found
 
 
 def order_words(entry: Entry) -> str:

@@ -47,7 +47,7 @@ def report_body(facts: Facts) -> Markup:
         "colours": colours,
         "stops": [entry for entry in facts.orders if isinstance(entry.event, Stopped | Lifted)][-MAX_ORDERS:],
         "orders": facts.orders[-MAX_ORDERS:],
-        "earlier": max(len(facts.orders) - MAX_ORDERS, 0),
+        "earlier": len(facts.orders) > MAX_ORDERS,
         "order_words": order_words,
         "settings": settings(facts),
         "facets": facts.experiment.cone.facets.tolist(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -40,7 +41,7 @@ class _Wanted(NamedTuple):
 
 def add_progress(pages: Pages) -> None:
     """Let people see how estimates have come about, and what is still to come."""
-    settling = Settling()
+    settling, one_at_a_time = Settling(), asyncio.Lock()
 
     @pages.view("/progress")
     async def progress(asked: Asked) -> Response:
@@ -65,7 +66,8 @@ def add_progress(pages: Pages) -> None:
         values: dict[str, Any] = {"here": here, "powers": POWERS, "power": power, "problem": ""}
         try:
             tally = await pages.tallies.get(asked.experiment)
-            size = await pages.backend.in_thread(settling.ask, look, tally.sample.x, power)
+            async with one_at_a_time:  # those who wait take no thread
+                size = await pages.backend.in_thread(settling.ask, look, tally.sample.x, power)
             picture = settled_chart(size, look.policy.n_observations)
             values |= {"size": size, "sentence": settled_words(size, look), "picture": picture}
         except InvalidError as error:

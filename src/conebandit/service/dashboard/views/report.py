@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +27,7 @@ PATIENCE = 30.0  # seconds that a file waits for a long log
 
 
 class Reports:
-    """Reports, made one at a time, since each takes a core for a while; the latest ones are kept.
+    """Reports, the latest of which are kept. To be asked by one thread at a time: each takes a core for a while.
 
     Parameters
     ----------
@@ -39,32 +39,27 @@ class Reports:
 
     def __init__(self, store: Store, watch: ShiftWatch) -> None:
         self._store, self._watch = store, watch
-        self._making, self._printing = threading.Lock(), threading.Lock()
         self._kept: dict[tuple[str, str], Markup] = {}  # by experiment, and by checksum of the log
 
     def body(self, tally: Tally) -> Markup:
         """The report on all that a tally has counted."""
         key = tally.experiment, head_of(self._store, tally).check
-        with self._making:
-            if key not in self._kept:
-                self._kept[key] = report_body(gather(self._store, tally, self._watch))
-                while len(self._kept) > MAX_KEPT:
-                    del self._kept[next(iter(self._kept))]
-            return self._kept[key]
+        if key not in self._kept:
+            self._kept[key] = report_body(gather(self._store, tally, self._watch))
+            while len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return self._kept[key]
 
     def file(self, tally: Tally, format_: str) -> bytes:
         """The same as a file, made now."""
         page = str(whole_page(self.body(tally), tally.experiment, int(time.time() * 1000)))
-        if format_ == "html":
-            return page.encode()
-        with self._printing:
-            return to_pdf(page)
+        return to_pdf(page) if format_ == "pdf" else page.encode()
 
 
 def add_report(pages: Pages) -> None:
     """Let people read the report, and take it with them."""
     store, kernels = pages.backend.store, pages.backend.writer.kernels
-    reports = Reports(store, ShiftWatch(store, kernels.for_shift))
+    reports, one_at_a_time = Reports(store, ShiftWatch(store, kernels.for_shift)), asyncio.Lock()
 
     @pages.view("/report")
     async def report(asked: Asked) -> Response:
@@ -75,7 +70,8 @@ def add_report(pages: Pages) -> None:
     @pages.view("/report/body")
     async def body(asked: Asked) -> Response:
         tally = _whole(await pages.tallies.get(asked.experiment, patience=PATIENCE))
-        made = await pages.backend.in_thread(reports.body, tally)
+        async with one_at_a_time:  # those who wait take no thread
+            made = await pages.backend.in_thread(reports.body, tally)
         if asked.part:
             return Response(str(made), media_type="text/html", headers=HEADERS)
         values: dict[str, Any] = {"tally": tally, "here": _here(asked), "pdf": chromium() is not None, "body": made}
@@ -85,7 +81,8 @@ def add_report(pages: Pages) -> None:
     async def file(asked: Asked) -> Response:
         format_ = one_of(asked.query.get("format", "html"), tuple(FORMATS), "format")
         tally = _whole(await pages.tallies.get(asked.experiment, patience=PATIENCE))
-        content = await pages.backend.in_thread(reports.file, tally, format_)
+        async with one_at_a_time:
+            content = await pages.backend.in_thread(reports.file, tally, format_)
         name = f'attachment; filename="{asked.experiment}.{format_}"'
         return Response(content, media_type=FORMATS[format_], headers={**HEADERS, "content-disposition": name})
 
