@@ -20,6 +20,7 @@ from conebandit.pages.palette import series
 from conebandit.pages.wording import share, shown
 from conebandit.policies.compiled import estimates
 from conebandit.service.dashboard.course import Course, Past, Point
+from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
 from conebandit.validate.arrays import FloatArray
 
@@ -168,20 +169,16 @@ class Settling:
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, int, float], SampleSize] = {}
+        self._known = Kept(MAX_SETTLED)
 
     def ask(self, look: Look, contexts: FloatArray, power: float) -> SampleSize:
         """For contexts (n, d) such as those of the decisions; an ``InvalidError`` if nobody can say it."""
         if not len(contexts):
             raise InvalidError("nothing has been decided yet, so it is not known for which contexts.")
-        key = (look.experiment.id, look.version, look.policy.n_observations, power)
-        if key not in self._known:
-            with look.lock:
-                policy = look.policy.copy()  # so that nobody waits for the other one
-            self._known[key] = _simulate(look.experiment, policy, contexts, power)
-            while len(self._known) > MAX_SETTLED:
-                del self._known[next(iter(self._known))]
-        return self._known[key]
+        with look.lock:
+            policy = look.policy.copy()  # so that nobody waits for the other one
+        key = (look.experiment.id, look.version, policy.n_observations, power)
+        return self._known.get(key, lambda: _simulate(look.experiment, policy, contexts, power))
 
 
 def _simulate(experiment: Experiment, policy: Served, contexts: FloatArray, power: float) -> SampleSize:
@@ -200,7 +197,7 @@ def settled_words(size: SampleSize, look: Look) -> str:
     each = look.observations / max(look.policy.n_observations, 1)
     wanted, today = share(size.power), share(size.settled_now)
     if not size.rows:
-        return f"None: the front is settled in {today} of the contexts, and {wanted} were asked for."
+        return f"No more: the front is settled in {today} of the contexts, and {wanted} were asked for."
     low, high = (f"{end * each:,.0f}" if math.isfinite(end) else "many more" for end in (size.low, size.high))
     rows = f"{size.rows * each:,.0f}" if math.isfinite(size.rows) else f"{max(size.curve) * each:,.0f}"
     about = "About" if math.isfinite(size.rows) else "Far more than"

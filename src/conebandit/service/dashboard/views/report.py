@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from conebandit.experiment.entries import one_of
 from conebandit.pages.wording import share
+from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, Asked, Pages
 from conebandit.service.dashboard.tally import Tally
 from conebandit.service.errors import ConflictError, CorruptionError
@@ -39,16 +40,12 @@ class Reports:
 
     def __init__(self, store: Store, watch: ShiftWatch) -> None:
         self._store, self._watch = store, watch
-        self._kept: dict[tuple[str, str], Markup] = {}  # by experiment, and by checksum of the log
+        self._kept = Kept(MAX_KEPT)
 
     def body(self, tally: Tally) -> Markup:
         """The report on all that a tally has counted."""
         key = tally.experiment, head_of(self._store, tally).check
-        if key not in self._kept:
-            self._kept[key] = report_body(gather(self._store, tally, self._watch))
-            while len(self._kept) > MAX_KEPT:
-                del self._kept[next(iter(self._kept))]
-        return self._kept[key]
+        return self._kept.get(key, lambda: report_body(gather(self._store, tally, self._watch)))
 
     def file(self, tally: Tally, format_: str) -> bytes:
         """The same as a file, made now."""
