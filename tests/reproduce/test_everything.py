@@ -232,3 +232,29 @@ def test_runs_of_one_cell_that_compiles_come_first():
     order = study._in_turn(Setting())
     assert sorted(order) == sorted(Setting().cells())
     assert [cell.policy for cell in order[:3]] == ["default", "paper", "paper"]
+
+
+def test_the_experiment_takes_other_settings(tmp_path):
+    command = ["reproduce", "--quick", "--to", str(tmp_path), "--arms", "3", "--nu", "2", "--jobs", "1"]
+    done = CliRunner().invoke(app, [*command, "--change-point", "50", "--change-point", "80", "--horizon", "300"])
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "K = 3 in place of 5, 10; nu = 2 in place of 1, 3; t_p = 50, 80 in place of 100, 200, 300; T = 300" in text
+    assert "--arms 3 --nu 2 --change-point 50 --change-point 80 --horizon 300." in text
+    assert "the 220 rounds after the shift" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"change_points": [500]}, "change points must be two or more, since the first and the last are compared"),
+        ({"change_points": [300, 100]}, "change points must be increasing integers, at least 1"),
+        ({"horizon": 300}, "the horizon must be beyond the last change point, 300; got 300"),
+        ({"arms": [1]}, "n_arms must be an integer, at least 2; got 1"),
+        ({"arms": [3, 3]}, "arms must be different from each other"),
+        ({"nus": [-3.0]}, "got -3"),
+    ],
+)
+def test_settings_that_cannot_be_run_are_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        study.changed(QUICK, **given)

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +32,7 @@ class Noting:
     def contexts(self, rng, n, start):
         with Path(__file__).with_name("begun").open("a") as file:
             file.write(f"{self.seed}\\n")
+        Path(__file__).with_name("worker").write_text(str(os.getpid()))
         time.sleep(self.seconds)
         return self.world.contexts(rng, n, start)
 
@@ -92,14 +94,17 @@ def kill_again_and_again(
 ) -> Found:
     """Kill a study at random moments, start it again, and compare it with one that was left in peace."""
     began, luck = time.monotonic(), random.Random(seed)
-    file, calm = write_study(folder / "killed", seeds), write_study(folder / "calm", seeds)
+    file = write_study(folder / "killed", seeds)
     to, struck, lost, again = file.with_suffix(""), 0, 0, 0
     while struck < kills:
         before, begun = finished(to), len(noted(file))
         process = start(file, *options)
-        while process.poll() is None and not finished(to) - before:  # kill it while it works, not while it is imported
-            time.sleep(0.02)
-        time.sleep(luck.uniform(0.0, 1.0))
+        if luck.random() < 0.25:
+            time.sleep(luck.uniform(0.0, 5.0))  # perhaps before the first run begins
+        else:
+            while process.poll() is None and not finished(to) - before:
+                time.sleep(0.02)
+            time.sleep(luck.uniform(0.0, 1.0))
         if process.poll() is not None:
             break
         process.send_signal(signal.SIGKILL)
@@ -111,10 +116,40 @@ def kill_again_and_again(
         again += len(before & set(noted(file)[begun:]))
     before, begun = finished(to), len(noted(file))
     assert start(file, *options).wait(timeout=300) == 0, file.with_name("messages").read_text()
-    cb.run_study(calm, calm.with_suffix(""), backend="sequential")
-    sys.modules.pop("noting")  # another test has one of its own
     again += len(before & set(noted(file)[begun:]))
     lost += len(before - finished(to))
-    mine, theirs = results(to), results(calm.with_suffix(""))
-    agrees = mine.equals(theirs, null_equal=True)
-    return Found(struck, mine.height, lost, again, len(noted(file)), agrees, round(time.monotonic() - began, 1))
+    return compared(file, began, kills=struck, lost=lost, again=again)
+
+
+def lose_a_worker(folder: Path, backend: str, *, seeds: int) -> Found:
+    """Kill one of two workers of a Dask or Ray cluster in the middle of a study, and compare as above."""
+    began, file = time.monotonic(), write_study(folder / "killed", seeds)
+    to, end = file.with_suffix(""), time.monotonic() + 120
+    at_the_kill: list[tuple[set[int], int]] = []
+
+    def watch() -> None:
+        while len(finished(to)) < 3 and time.monotonic() < end:
+            time.sleep(0.02)
+        worker = int(file.with_name("worker").read_text())
+        assert worker != os.getpid()
+        at_the_kill.append((finished(to), len(noted(file))))
+        os.kill(worker, signal.SIGKILL)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    cb.run_study(file, to, backend=backend, jobs=2)
+    watcher.join()
+    lost = sum(len(before - finished(to)) for before, _ in at_the_kill)
+    again = sum(len(before & set(noted(file)[begun:])) for before, begun in at_the_kill)
+    return compared(file, began, kills=len(at_the_kill), lost=lost, again=again)
+
+
+def compared(file: Path, began: float, *, kills: int, lost: int, again: int) -> Found:
+    """What has become of a study, beside one that was left in peace."""
+    calm = write_study(file.parent.with_name("calm"), len(results(file.with_suffix(""))))
+    sys.modules.pop("noting", None)  # each study has one of its own
+    cb.run_study(calm, calm.with_suffix(""), backend="sequential")
+    sys.modules.pop("noting", None)
+    mine, theirs = results(file.with_suffix("")), results(calm.with_suffix(""))
+    seconds = round(time.monotonic() - began, 1)
+    return Found(kills, mine.height, lost, again, len(noted(file)), mine.equals(theirs, null_equal=True), seconds)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import stats
 
 from conebandit import plots
 from conebandit.plots.curves import Curve
@@ -16,6 +15,7 @@ from conebandit.regret import SERIES, SHARES
 from conebandit.reproduce import page
 from conebandit.reproduce.files import write_csv
 from conebandit.reproduce.study import DEFAULT, PAPER, POLICIES, RANDOM, SOUND, Cell, Result
+from conebandit.studies.paired import half_width
 from conebandit.validate.arrays import FloatArray
 
 ERROR = 0.05  # probability that an interval, or one of several that are to hold all at once, does not hold
@@ -130,9 +130,7 @@ def _svg(panel: Panel) -> Path:
 
 def _half_width(differences: FloatArray, *, at_once: int = 1) -> FloatArray:
     """Half the width of a Student interval for the mean of rows; ``at_once`` of them hold together (Bonferroni)."""
-    n = len(differences)
-    quantile = stats.t.ppf(1.0 - ERROR / (2 * at_once), n - 1)
-    return np.asarray(quantile * differences.std(axis=0, ddof=1) / np.sqrt(n))
+    return half_width(differences, 1.0 - ERROR / at_once)
 
 
 def _change(result: Result, panels: list[tuple[int, float]], policy: str, series: str, *, at_once: int) -> Change:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from conebandit.reproduce.printed import CONES
 from conebandit.reproduce.table import Entry, gap_table, write_table
-from conebandit.terminal import Folder, print_rows, require_writable, say
+from conebandit.terminal import Folder, checking, print_rows, require_writable, say
 
 reproduce = typer.Typer(invoke_without_command=True, help="Reproduce the paper's tables and figures.")
 
@@ -29,16 +29,26 @@ def everything(
     context: typer.Context,
     to: Folder = Path("reproduction"),
     quick: Annotated[bool, typer.Option("--quick", help="Few rounds and runs, which show less.")] = False,
+    arms: Annotated[list[int] | None, typer.Option(help="K, the number of arms (repeat for more).")] = None,
+    nu: Annotated[list[float] | None, typer.Option(help="nu, the strength of the shift (repeat for more).")] = None,
+    change_point: Annotated[
+        list[int] | None, typer.Option(help="t_p, the number of source rounds (repeat for more, two at least).")
+    ] = None,
+    horizon: Annotated[int | None, typer.Option(min=1, help="T, the number of rounds.")] = None,
     jobs: Annotated[int, typer.Option(help="Number of processes; 0 for one on each core.")] = 0,
 ) -> None:
     """Make everything: table, figures, data and a page to look through. Finished runs are reused."""
     if context.invoked_subcommand is not None:
         return
     from conebandit.reproduce.everything import reproduce_all  # noqa: PLC0415  (needs matplotlib, an extra)
+    from conebandit.reproduce.study import QUICK, Setting, changed  # noqa: PLC0415
 
+    with checking("--arms, --nu, --change-point, --horizon"):
+        others = {"arms": arms or (), "nus": nu or (), "change_points": change_point or (), "horizon": horizon}
+        setting = changed(QUICK if quick else Setting(), **others)
     require_writable(to / "index.html")
     start = time.perf_counter()
-    path = reproduce_all(to, quick=quick, n_jobs=jobs or os.cpu_count() or 1, progress=True)
+    path = reproduce_all(to, quick=quick, setting=setting, n_jobs=jobs or os.cpu_count() or 1, progress=True)
     console = Console()
     _print_table(console, gap_table())
     say(console, f"Done in {time.perf_counter() - start:.0f} s. Look at {path}", soft_wrap=True)

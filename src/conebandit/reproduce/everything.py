@@ -19,7 +19,13 @@ WITHOUT_RUNS: dict[str, Callable[[Path], page.Section]] = {
 }
 
 
-def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: Progress = False) -> Path:
+NAMES = {"K": "arms", "nu": "nus", "t_p": "change_points", "T": "horizon"}  # in the paper, and here
+OPTIONS = {"--arms": "arms", "--nu": "nus", "--change-point": "change_points", "--horizon": "horizon"}
+
+
+def reproduce_all(
+    to: Path, *, quick: bool = False, setting: Setting | None = None, n_jobs: int = 2, progress: Progress = False
+) -> Path:
     """Make everything; returns the page.
 
     Parameters
@@ -28,13 +34,16 @@ def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: P
         Folder for figures (PNG and SVG), data (CSV) and the page.
     quick
         Few rounds and runs; then most of the time goes into compiling and drawing.
+    setting
+        Of the experiment, if it is to be another one, made by :func:`~conebandit.reproduce.study.changed`.
     n_jobs
         Number of processes for the runs.
     progress
         Whether to show a progress bar; or a function, called with a few words whenever something is done.
     """
     to.mkdir(parents=True, exist_ok=True)
-    setting = QUICK if quick else Setting()
+    usual = QUICK if quick else Setting()
+    setting = setting or usual
     exhibited: list[page.Section] = []
 
     with steps(progress, "compiling kernels", len(WITHOUT_RUNS) + len(setting.cells()) + 1) as step:
@@ -52,8 +61,10 @@ def reproduce_all(to: Path, *, quick: bool = False, n_jobs: int = 2, progress: P
     introduction = (
         "Every table and figure of the paper, made anew by one command, with what the paper claims and what was found. "
         + (_what_is_quick() if quick else "")
+        + (_what_is_other(setting, usual) if setting != usual else "")
     )
-    footer = f"Made by conebandit {__version__}: conebandit reproduce{' --quick' if quick else ''}."
+    options = "".join(f" {option}" for option in (["--quick"] if quick else []) + _as_options(setting, usual))
+    footer = f"Made by conebandit {__version__}: conebandit reproduce{options}."
     path.write_text(page.render(title, introduction, sections, footer), encoding="utf-8")
     return path
 
@@ -65,3 +76,27 @@ def _what_is_quick() -> str:
         f"place of {full.runs}, {QUICK.pairs} pairs of runs in place of {full.pairs}, and {QUICK.default_runs} runs of "
         f"the default policy in place of {full.default_runs}: it shows little of what is learned, and decides less."
     )
+
+
+def _what_is_other(setting: Setting, usual: Setting) -> str:
+    """In what the experiment is not the usual one, in words."""
+    words = []
+    for name, attribute in NAMES.items():
+        mine, theirs = getattr(setting, attribute), getattr(usual, attribute)
+        if mine != theirs:
+            words.append(f"{name} = {_listed(mine)} in place of {_listed(theirs)}")
+    return f" Runs are made with {'; '.join(words)}."
+
+
+def _as_options(setting: Setting, usual: Setting) -> list[str]:
+    """What was asked for on the command line."""
+    found = []
+    for option, attribute in OPTIONS.items():
+        mine = getattr(setting, attribute)
+        if mine != getattr(usual, attribute):
+            found += [f"{option} {value:g}" for value in (mine if isinstance(mine, tuple) else (mine,))]
+    return found
+
+
+def _listed(values: tuple[float, ...] | int) -> str:
+    return ", ".join(f"{value:,g}" for value in (values if isinstance(values, tuple) else (values,)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import product, starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from conebandit.policies.random_arm import RandomArm
 from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
+from conebandit.validate.arguments import as_increasing
 from conebandit.validate.arrays import FloatArray
 
 RANDOM, PAPER, SOUND, DEFAULT = POLICIES = ("random arm", "paper", "sound", "default")
@@ -94,6 +95,36 @@ class Setting:
         if cell.policy == DEFAULT:
             return self.default_runs if cell.change_point == self.middle else 0
         return self.pairs if cell.policy == PAPER and cell.change_point in self.ends else self.runs
+
+
+def changed(
+    setting: Setting,
+    *,
+    arms: Sequence[int] = (),
+    nus: Sequence[float] = (),
+    change_points: Sequence[int] = (),
+    horizon: int | None = None,
+) -> Setting:
+    """A setting with other K, nu, t_p or T, where they are given; checked.
+
+    Examples
+    --------
+    >>> changed(QUICK, arms=[20], horizon=5000).panels
+    [(20, 1.0), (20, 3.0)]
+    """
+    wanted = {"arms": tuple(arms), "nus": tuple(nus), "change_points": tuple(change_points), "horizon": horizon}
+    made = replace(setting, **{name: value for name, value in wanted.items() if value})
+    points = as_increasing(made.change_points, "change points", least=1)
+    if len(points) < 2:
+        raise ValueError(f"change points must be two or more, since the first and the last are compared; got {points}.")
+    if made.horizon <= points[-1]:
+        raise ValueError(f"the horizon must be beyond the last change point, {points[-1]}; got {made.horizon}.")
+    for name, values in (("arms", made.arms), ("nu", made.nus)):
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name} must be different from each other; got {values}.")
+    for n_arms, nu in made.panels:
+        environments.paper(n_arms, nu, points[0])  # it checks both
+    return made
 
 
 QUICK = Setting(change_points=(100, 200, 300), horizon=4000, runs=3, pairs=10, default_runs=2)
