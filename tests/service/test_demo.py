@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+import webbrowser
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def test_a_trial_runs_to_its_end_in_the_time_of_its_patients():
 
 def test_the_command_says_where_to_look_and_leaves_nothing_behind(monkeypatch, tmp_path):
     opened = []
-    monkeypatch.setattr(demonstration.webbrowser, "open", lambda page: opened.append(page) or True)
+    monkeypatch.setattr(webbrowser, "open", lambda page: opened.append(page) or True)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     done = CliRunner().invoke(app, ["demo", "--seconds", "5", "--stay", "0"])
     assert done.exit_code == 0, done.output
