@@ -116,23 +116,26 @@ def service_with(folder, declarations):
         yield address, client
 
 
-def fill(client, patients=300, seed=0):
-    """Patients of the trial: the old come later; the last ones have not told anything yet."""
-    rng = np.random.default_rng(seed)
-    contexts = [
-        {
-            "age": float(rng.uniform(18, 55) if i < patients / 2 else rng.uniform(45, 90)),
-            "weight": float(rng.uniform(50, 110)),
-            "stage": str(rng.choice(["early", "late"])),
-        }
-        for i in range(patients)
-    ]
-    asked = [{"id": f"patient-{i}", "unit": f"unit-{i}", "context": x} for i, x in enumerate(contexts)]
+def decision_of(number, patients=300):
+    """What is asked for a patient of the trial: the old come later."""
+    rng = np.random.default_rng(number)
+    context = {
+        "age": float(rng.uniform(18, 55) if number < patients / 2 else rng.uniform(45, 90)),
+        "weight": float(rng.uniform(50, 110)),
+        "stage": str(rng.choice(["early", "late"])),
+    }
+    return {"id": f"patient-{number}", "unit": f"unit-{number}", "context": context}
+
+
+def fill(client, patients=300):
+    """Patients of the trial; the last ones have not told anything yet."""
+    rng = np.random.default_rng(0)
+    asked = [decision_of(number, patients) for number in range(patients)]
     given = client.post("/experiments/trial/decisions", json={"decisions": asked})
     assert given.status_code == 200, given.text
     outcomes = []
-    for decision, x in list(zip(given.json()["decisions"], contexts, strict=True))[: patients - 20]:
-        k = DOSES.index(decision["arm"])
+    for decision, each in list(zip(given.json()["decisions"], asked, strict=True))[: patients - 20]:
+        k, x = DOSES.index(decision["arm"]), each["context"]
         values = {"response": 0.3 * k - 0.004 * x["age"] + rng.normal(0, 0.2)}
         values["toxicity"] = float(rng.random() < 0.05 + 0.1 * k)
         outcomes.append({"id": decision["id"], "values": values})
