@@ -1,11 +1,11 @@
 """Experiments whose names and sizes try to break a page."""
 
-SCRIPT = "<script>window.broken = 1</script>"
-IMAGE = "<img src=x onerror='window.broken = 1'>"
-FORMULA = "=cmd|' /C calc'!A0"
-TEMPLATE = "{{ 7 * 7 }}{% raw %}"
-QUOTES = '" onmouseover="window.broken = 1" x=\''
-# Texts that may be anything: ids of decisions and of units, actors, reasons, units of metrics.
+SCRIPT = "<script>window.broken=1</script>"
+IMAGE = "<img/src=x/onerror='window.broken=1'>"
+FORMULA = "=cmd|'/C=calc'!A0"
+TEMPLATE = "{{7*7}}{%raw%}"
+QUOTES = '"/onmouseover="window.broken=1"/x=\''
+# Texts that may have any signs: ids of decisions and of units, actors, reasons, units of metrics.
 TEXTS = [SCRIPT, IMAGE, FORMULA, TEMPLATE, QUOTES, "../../static/x", "%2e%2e%2f?a=b#c", "a" * 60]
 # Names of arms, metrics, columns and levels have letters, digits and few signs; letters may run from right to left.
 HEBREW, ARABIC, LONG = "שלום עולם", "مرحبا", "a-rather-long-name-without-spaces-" + "x" * 28
@@ -15,7 +15,7 @@ def hostile_experiments():
     """Declarations, each with an id that says what is wrong with it."""
     names = {
         "id": "names",
-        "arms": [HEBREW, ARABIC, "x/../y", "日本語 / +1.0", LONG, "None", "7:7"],
+        "arms": [HEBREW, ARABIC, "x/../y", "日本語 / +1.0", LONG, "null", "7:7"],
         "metrics": [
             {"name": LONG, "units": IMAGE[:32]},
             {"name": HEBREW, "direction": "min", "worst": 1, "units": "{{ 7 * 7 }}"},
