@@ -228,6 +228,21 @@ def test_lines_are_what_the_api_says(where, store):
     assert any(line.stopped for line in found)
 
 
+def test_a_damaged_log_does_not_hide_the_others(where, store):
+    for id_ in ("damaged", "fine"):
+        Driver(store, id_).create({**DECLARATION, "id": id_})
+    with serving(where) as url, Visitor(url) as visitor:
+        visitor.get("/dashboard")
+        with store.write() as session:
+            session._run("UPDATE events SET body = '{}' WHERE experiment = 'damaged'")
+        Driver(store, "fine").ask("a")
+        page = ready(visitor, "/dashboard", "2 experiments", without="eading the log, ")
+        damaged, fine = (next(row for row in rows(page) if row[0] == id_) for id_ in ("damaged", "fine"))
+        assert damaged[1].startswith("cannot be read")
+        assert fine[:5] == ["fine", "running", "live", "1", "100 %"]
+        assert "running" in visitor.get("/dashboard/experiments/fine").words
+
+
 def test_a_key_for_one_experiment_sees_no_other(where, store):
     for id_ in ("checkout", "secret"):
         Driver(store, id_).create({**DECLARATION, "id": id_})

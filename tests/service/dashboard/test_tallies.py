@@ -303,6 +303,22 @@ def test_a_damaged_log_is_told_once_and_not_read_again_and_again(run, counted, m
     assert taken == []
 
 
+def test_a_fault_in_one_log_keeps_no_other_from_being_read(run, counted, declaration, monkeypatch, caplog):
+    Driver(run.store, "other").create({**declaration, "id": "other"})
+    begin = counting.Counting.begin.__func__
+
+    def broken(cls, session, experiment_id):
+        if experiment_id == "checkout":
+            raise RuntimeError("a fault")
+        return begin(cls, session, experiment_id)
+
+    monkeypatch.setattr(counting.Counting, "begin", classmethod(broken))
+    told = asyncio.run(counted.get_all(["checkout", "other"], patience=20))
+    assert told["checkout"] is None
+    assert told["other"].complete
+    assert "checkout: the log could not be counted" in caplog.text
+
+
 def test_nothing_is_read_when_nobody_looks_or_after_the_end(run, store):
     counted = Tallies(store)
     assert counted._thread is None

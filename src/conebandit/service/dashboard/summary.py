@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from conebandit.service.dashboard.telling import STAGES, THEN
 from conebandit.service.engine.clock import MAX_STEP
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
+from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log import events
 from conebandit.service.log.entries import read
 from conebandit.service.replies import Description, RuleStatus, ShiftReport
@@ -35,6 +37,7 @@ MIN_PERIODS = 11  # before the last one, that a picture has room for
 MAX_PERIODS = 400  # in a picture; of more, the latest
 MAX_WAITING = 1000  # requests; more make a long queue
 MAX_CURVES = 8  # as many as there are colours
+log = logging.getLogger("conebandit.service")
 _LIFE = (events.Created, events.StageChanged, events.ModeChanged, events.Stopped, events.Lifted)
 
 
@@ -42,22 +45,27 @@ _LIFE = (events.Created, events.StageChanged, events.ModeChanged, events.Stopped
 
 
 class Line(NamedTuple):
-    """One experiment among others, by what the log says of it outside of decisions."""
+    """One experiment among others, by what the log says of it outside of decisions, if it can be read."""
 
     id: str
-    stage: str
-    mode: str
-    events: int
-    at: int
-    stopped: tuple[str, ...]
+    stage: str = ""
+    mode: str = ""
+    events: int = 0
+    at: int | None = None
+    stopped: tuple[str, ...] = ()
+    readable: bool = True
 
 
 def lines(store: Store, ids: Sequence[str]) -> list[Line]:
     """Experiments as they are now; those that there are not any more are left out."""
     found = []
     for id_ in ids:
-        with store.read() as session:
-            line = _line(session, id_)
+        try:
+            with store.read() as session:
+                line = _line(session, id_)
+        except (CorruptionError, SealKeyError) as error:  # others can still be seen
+            log.error("%s: the log cannot be read: %s", id_, error)
+            line = Line(id_, readable=False)
         if line is not None:
             found.append(line)
     return found
@@ -81,6 +89,8 @@ def _line(session: Session, experiment_id: str) -> Line | None:
             case events.Lifted() as event:
                 stopped.pop(event.rule, None)
     last = session.events(experiment_id, head.seq - 1, head.seq)
+    if not last:
+        raise CorruptionError(f"{experiment_id}: event {head.seq}, the last one of the log, is missing.")
     return Line(experiment_id, stage, mode, head.seq, read(last[0]).event.at, tuple(stopped))
 
 

@@ -7,6 +7,7 @@ while nobody looks.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -18,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from conebandit.service.dashboard.counting import Counting
 from conebandit.service.dashboard.tally import Tally
-from conebandit.service.errors import CorruptionError, NotFoundError, UnavailableError
+from conebandit.service.errors import CorruptionError, NotFoundError, ServiceError, UnavailableError
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Record
 from conebandit.service.stores.session import PAGE, Session
@@ -28,6 +29,8 @@ PAUSE, MAX_PAUSE = 0.5, 0.01  # after a page, as a share of the time that it too
 MIN_INTERVAL = 0.25  # seconds between two tallies of a log that is being read
 MAX_SHARE = 0.1  # of the time that may be spent on them
 MAX_DECISIONS = 20_000_000  # of all logs together that are kept in memory, some 30 bytes for each
+
+log = logging.getLogger("conebandit.service")
 
 
 class Tallies:
@@ -129,8 +132,11 @@ class Tallies:
         except NotFoundError:
             del self._counted[experiment_id]
             return False
-        except UnavailableError:
-            more = False  # whoever waits sees what was told before; who comes next is told that it does not answer
+        except ServiceError:
+            more = False  # whoever waits sees what was told before, and whoever has nothing to see is told why
+        except Exception:
+            more = False  # of one log; others are still read
+            log.exception("%s: the log could not be counted", experiment_id)
         counted.used = time.monotonic()
         while len(self._counted) > 1 and sum(one.n_decisions for one in self._counted.values()) > MAX_DECISIONS:
             del self._counted[min(self._counted, key=lambda id_: self._counted[id_].used)]
@@ -182,7 +188,7 @@ class _Counted:
             try:
                 counting.take(page)
             except CorruptionError as error:
-                self._problem = str(error)
+                self._note(error)
         if counting.outdated:
             self._begin_anew()
             return True
@@ -190,6 +196,10 @@ class _Counted:
         if not more or time.monotonic() >= self._tell_from:
             self._tell(counting, n_events, at_end=not more)
         return more
+
+    def _note(self, error: CorruptionError) -> None:
+        self._problem = str(error)
+        log.error("%s: the log cannot be counted any further: %s", self._id, error)
 
     def _next_page(self, session: Session) -> tuple[Counting, list[Record]]:
         """Events that were not counted yet, and what they are to be counted with."""
@@ -219,7 +229,7 @@ class _Counted:
         try:
             self.told = counting.tally(n_events, self._problem)
         except CorruptionError as error:
-            self._problem = str(error)
+            self._note(error)
         end = time.monotonic()
         self._tell_from = max(self._tell_from, end + max(MIN_INTERVAL, (end - start) / MAX_SHARE))
 

@@ -33,7 +33,7 @@ def add_overview(pages: Pages) -> None:
         lines = await pages.backend.in_thread(summary.lines, pages.backend.store, ids)
         tallies = await pages.tallies.get_all(ids)
         rows = [_row(line, tallies.get(line.id)) for line in lines]
-        shifts = alarms.known({line.id: line.events for line in lines})
+        shifts = alarms.known({line.id: line.events for line in lines if line.readable})
         ahead = {id_: seconds for id_, seconds in pages.backend.writer.ahead.items() if id_ in tallies}
         values = {
             "rows": rows,
@@ -60,14 +60,12 @@ def add_overview(pages: Pages) -> None:
 
 def _row(line: summary.Line, tally: Tally | None) -> dict[str, Any]:
     """One experiment in the table of all."""
-    complete = tally is not None and tally.seen >= line.events and not tally.problem
     return {
         **line._asdict(),
         "decisions": None if tally is None else tally.n_decisions,
         "lacking": summary.share_lacking(tally),
-        "read": 0.0 if tally is None else min(tally.seen / line.events, 1.0),
-        "complete": complete,
-        "problem": "" if tally is None else tally.problem,
+        "read": 0.0 if tally is None or not line.events else min(tally.seen / line.events, 1.0),
+        "readable": line.readable and not (tally is not None and tally.problem),
     }
 
 
