@@ -131,8 +131,10 @@ class Comparison(NamedTuple):
         return tuple(b for a, b in zip(self.now, self.then, strict=True) if b.outlook.on_front < a.outlook.on_front)
 
 
-def suppose(experiment: Experiment, rates: Sequence[Rate], resolution: Sequence[float]) -> Hypothesis:
+def suppose(experiment: Experiment, rates: Sequence[Rate] | None, resolution: Sequence[float]) -> Hypothesis:
     """What an experiment would be with these exchange rates and no others, and this resolution of each metric.
+
+    Without rates (None, not an empty list) the cone is the declared one.
 
     Raises
     ------
@@ -146,7 +148,7 @@ def suppose(experiment: Experiment, rates: Sequence[Rate], resolution: Sequence[
     cone = { tradeoffs = ["one unit of m is worth between 1 and 3 of n"] }
     <BLANKLINE>
     """
-    for rate in rates:
+    for rate in rates or ():
         for bound in (rate.least, rate.most):
             if bound is not None and not MIN_RATE <= bound <= MAX_RATE:
                 raise InvalidError(
@@ -156,18 +158,18 @@ def suppose(experiment: Experiment, rates: Sequence[Rate], resolution: Sequence[
     for metric, smallest in zip(experiment.metrics, resolution, strict=True):
         if not (math.isfinite(smallest) and smallest >= 0.0):
             raise InvalidError(f"the resolution of {metric.name!r} must be at least 0; got {smallest!r}.")
-    statements = [sentence for rate in rates for sentence in rate.statements]
+    in_units = tuple(map(float, resolution))
+    statements = [sentence for rate in rates or () for sentence in rate.statements]
     declared: Any = {"tradeoffs": statements} if statements else "orthant"
-    cone = cones.declared(declared, experiment.metrics)
-    if cone == experiment.cone:  # as people have declared it, with its own words
-        cone, declared = experiment.cone, experiment.declaration.get("cone", "orthant")
-    return Hypothesis(experiment, cone, declared, tuple(map(float, resolution)))
+    cone = experiment.cone if rates is None else cones.declared(declared, experiment.metrics)
+    if cone == experiment.cone:  # as people have declared it, in their own words
+        return Hypothesis(experiment, experiment.cone, experiment.declaration.get("cone", "orthant"), in_units)
+    return Hypothesis(experiment, cone, declared, in_units)
 
 
 def present(experiment: Experiment) -> Hypothesis:
     """What is declared, as a hypothesis."""
-    declared = experiment.declaration.get("cone", "orthant")
-    return Hypothesis(experiment, experiment.cone, declared, present_resolution(experiment))
+    return suppose(experiment, None, present_resolution(experiment))
 
 
 def present_rates(experiment: Experiment) -> tuple[Rate, ...]:

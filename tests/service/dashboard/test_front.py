@@ -238,6 +238,18 @@ def test_the_context_of_a_recent_decision(visitor):
     assert "No recent decision" in visitor.get(nobody.headers["location"]).words
 
 
+def test_an_erased_context_is_not_a_recent_one(tmp_path):
+    at, somebody = "/experiments/doses", {"id": "d1", "unit": "ann", "context": {"age": 33, "stage": "late"}}
+    with serving(str(tmp_path / "log.db")) as url, Visitor(url) as visitor:
+        visitor.http.post("/experiments", json=DOSES | {"unit": {}, "policy": {"name": "LinearParetoUCB"}})
+        assert (reply := visitor.http.post(f"{at}/decisions", json=somebody)).status_code == 200, reply.text
+        recent = visitor.http.get(front_of("doses"), params={"recent": "yes"}).headers["location"]
+        assert recent.endswith("?c.age=33.0&c.stage=late")
+        erasure = {"unit": "ann", "reason": "consent withdrawn"}
+        assert (reply := visitor.http.post(f"{at}/erasures", json=erasure)).status_code == 200, reply.text
+        assert visitor.http.get(front_of("doses"), params={"recent": "yes"}).headers["location"].endswith("?none=yes")
+
+
 def test_htmx_gets_the_part_that_changes(visitor):
     part = visitor.get(front_of("doses"), headers={"hx-request": "true"})
     assert "<html" not in part.text

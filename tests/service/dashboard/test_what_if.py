@@ -119,6 +119,20 @@ def test_a_policy_that_eliminates_is_compared_by_estimates(visitor):
     assert "without chances" in page.words
 
 
+def test_a_cone_that_rates_cannot_say_stands_until_one_is_changed(tmp_path):
+    acute = DOSES | {"cone": {"wedge": 60}, "policy": {"name": "LinearParetoUCB"}}
+    with serving(str(tmp_path / "log.db")) as url, Visitor(url) as visitor:
+        assert visitor.http.post("/experiments", json=acute).status_code == 201
+        page = visitor.get(WHAT_IF)
+        assert "The declared cone says more, or less, than exchange rates" in page.words
+        fields = page.form("/what-if")["fields"]
+        only_resolution = visitor.get(WHAT_IF, params={**fields, "c.stage": "late", "resolution.0": "0.2"})
+        assert toml_of(only_resolution)["cone"] == {"wedge": 60}
+        assert toml_of(visitor.get(WHAT_IF, params=rates(most="2")))["cone"] == {
+            "tradeoffs": ["one unit of response is worth at most 2 of toxicity"]
+        }
+
+
 def test_with_many_metrics_one_chooses_the_pairs(visitor):
     where = "/dashboard/experiments/several/what-if"
     row = {"metric.0": "metric 3", "other.0": "metric 1", "least.0": "", "most.0": "2"}

@@ -13,6 +13,7 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.log.entries import read_as
 from conebandit.service.log.events import Decided
+from conebandit.service.log.replay import erased_units
 from conebandit.service.stores.base import Store
 
 PREFIX = "c."  # of the names of fields, so that a column may have any name
@@ -73,9 +74,10 @@ def recent_context(store: Store, experiment: Experiment) -> Context | None:
     with store.read() as session:
         head = session.existing_head(experiment.id)
         records = session.events(experiment.id, max(head.seq - RECENT, 0), head.seq)
+        erased = frozenset() if experiment.units is None else erased_units(session, experiment.id, head.seq)
     for record in reversed(records):
         decided = read_as(Decided, record) if record.kind == Decided.kind else None
-        if decided is not None and decided.x:  # else it was erased
+        if decided is not None and not decided.erased and decided.unit not in erased:
             return {column.name: _shown(column, decided.context.get(column.name)) for column in experiment.columns}
     return None
 

@@ -61,7 +61,7 @@ def rate_rows(experiment: Experiment, query: Mapping[str, str], spreads: Mapping
     """
     names, given = [metric.name for metric in experiment.metrics], _given(query)
     if not is_asked(query):
-        given = [(r.metric, r.other, _text(r.least), _text(r.most)) for r in present_rates(experiment)]
+        given = _declared(experiment)
     if len(names) <= MAX_ALL_PAIRS:
         entered = {(metric, other): (least, most) for metric, other, least, most in given}
         given = [(a, b, *entered.get((a, b), ("", ""))) for a, b in combinations(names, 2)]
@@ -85,19 +85,18 @@ def supposed(experiment: Experiment, query: Mapping[str, str]) -> Hypothesis:
     """What was entered; an ``InvalidError`` says what is wrong with it."""
     if not is_asked(query):
         return present(experiment)
+    resolution = [_number(text, "resolution") or 0.0 for text in resolutions(experiment, query)]
+    given = _given(query)
+    if given == _declared(experiment) or not any(name.startswith("metric.") for name in query):
+        return suppose(experiment, None, resolution)
     names = {metric.name for metric in experiment.metrics}
     rates = []
-    for metric, other, least, most in _given(query):
+    for metric, other, least, most in given:
         if not {metric, other} <= names:
             raise InvalidError(
                 f"an exchange rate is between two metrics; there is no {metric[:40]!a} and {other[:40]!a}."
             )
         rates.append(Rate(metric, other, _number(least, "exchange rate"), _number(most, "exchange rate")))
-    resolution = [_number(text, "resolution") or 0.0 for text in resolutions(experiment, query)]
-    if not rates and not any(name.startswith("metric.") for name in query):  # only the resolution is asked about
-        declared = present(experiment)
-        rest = suppose(experiment, (), resolution)
-        return Hypothesis(experiment, declared.cone, declared.declared, rest.resolution)
     return suppose(experiment, rates, resolution)
 
 
@@ -110,6 +109,16 @@ def _given(query: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
         if metric is not None and other is not None and (least or most):
             found.append((metric, other, least, most))
     return found
+
+
+def is_said_by_rates(experiment: Experiment) -> bool:
+    """Whether exchange rates between pairs of metrics say all that the declared cone does."""
+    return suppose(experiment, present_rates(experiment), present_resolution(experiment)).is_present
+
+
+def _declared(experiment: Experiment) -> list[tuple[str, str, str, str]]:
+    """The lines of the form that say what is declared."""
+    return [(r.metric, r.other, _text(r.least), _text(r.most)) for r in present_rates(experiment)]
 
 
 def _text(rate: float | None) -> str:

@@ -18,7 +18,7 @@ from conebandit.service.dashboard.arms import ArmsAt, arms_at, arms_now, retired
 from conebandit.service.dashboard.contexts import Context, fields, read_context, recent_context
 from conebandit.service.dashboard.looks import Look
 from conebandit.service.dashboard.pages import Asked, Pages, Query
-from conebandit.service.dashboard.suppositions import MAX_ALL_PAIRS, rate_rows, resolutions, supposed
+from conebandit.service.dashboard.suppositions import MAX_ALL_PAIRS, is_said_by_rates, rate_rows, resolutions, supposed
 from conebandit.service.dashboard.views.front import to_context
 
 PATH = "/what-if"
@@ -59,6 +59,7 @@ def _shown(look: Look, context: Context, query: Query) -> dict[str, Any]:
     return {
         "look": look,
         "metrics": [(metric, axis_label(metric)) for metric in experiment.metrics],
+        "all_said": is_said_by_rates(experiment),
         "choose": len(experiment.metrics) > MAX_ALL_PAIRS,
         "rates": rate_rows(experiment, query, spreads),
         "resolutions": resolutions(experiment, query),
