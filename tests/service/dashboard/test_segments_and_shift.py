@@ -17,7 +17,7 @@ BEFORE, AFTER = 600, 300  # decisions; those after it are about older people
 LEVELS = [f"ward {k}" for k in range(24)]
 OTHERS = {
     "kernel": DOSES | {"id": "kernel", "policy": "ConeKernel"},
-    "empty": DOSES | {"id": "empty"},
+    "empty": DOSES | {"id": "empty", "shift_block": "day"},
     "bare": DOSES | {"id": "bare", "context": []},
     "single": DOSES | {"id": "single", "arms": ["only"], "mode": "shadow"},
     "wide": DOSES
@@ -236,7 +236,9 @@ def test_what_came_before_the_change_is_compared_with_what_came_after(client):
 def test_without_an_alarm_there_is_nothing_to_do(client):
     page = words(get(client, "kernel/shift/alarm", part=True))
     assert "There can be no alarm yet. 60 contexts have come" in page
-    assert "the first 511 are what later ones are compared with" in page
+    assert "The monitor needs 511 contexts to compare later ones with, after the first ones" in page
+    days = words(get(client, "empty/shift/alarm", part=True))
+    assert "The monitor needs 15 blocks to compare later ones with." in days
     assert "No column moved more than chance allows" in words(get(client, "kernel/shift/population", part=True))
 
 

@@ -23,7 +23,8 @@ WORDS: dict[Colouring, str] = {
     "traffic": "number of decisions",
 }
 SHADES = 5  # darker the more
-WIDTH, HEIGHT, STRIP = 640, 460, 190  # of a map, and how high a strip is
+WIDTH, HEIGHT = 640, 460  # of a map
+STRIP, LEVEL = 190, 70  # how high a strip is, and how much more each further level is
 LETTER, MIN_LETTERS = 6.5, 6  # about how wide one is, and how many a name below a tile must have room for
 
 
@@ -69,7 +70,7 @@ def picture(
 ) -> Markup:
     """The map; ``link`` gives the address of what is known at a tile, and ``chosen`` is a tile that is marked."""
     across, up = tiles.sides[0], tiles.sides[1] if len(tiles.sides) > 1 else None
-    height = STRIP if up is None else HEIGHT
+    height = STRIP if up is None else _height(up)
     x = _axis(across, (WIDTH - 80) / len(across.values), numbered=is_numbered(across))
     y = Axis("", 0.0, 1.0, ()) if up is None else _axis(up, 44.0)
     panel = Panel(x, y, width=WIDTH, height=height)
@@ -158,6 +159,11 @@ def _axis(side: Side, room: float, *, numbered: bool = False) -> Axis:
     names = [str(k + 1) if numbered else value_words(level) for k, level in enumerate(side.values)]
     ticks = tuple((float(k), shown(name, int(room / LETTER))) for k, name in enumerate(names))
     return Axis(column.name, -0.5, len(names) - 0.5, ticks)
+
+
+def _height(up: Side) -> int:
+    """Of a map; lower if there are few levels."""
+    return HEIGHT if isinstance(up.column, Numeric) else min(HEIGHT, STRIP + LEVEL * (len(up.values) - 1))
 
 
 def _box(tiles: Tiles, panel: Panel, tile: int) -> Box:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Response
 from markupsafe import Markup
 
+from conebandit.experiment.declaration import ShiftBlock
 from conebandit.experiment.errors import InvalidError
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import series
@@ -32,10 +33,11 @@ def add_shift(pages: Pages, kept: Kept) -> None:
     """Let people see whether the population has moved; ``kept`` has what was computed before."""
     reports: dict[str, ShiftReport] = {}  # the last one of each experiment that somebody has waited for
 
-    async def report_on(asked: Asked) -> ShiftReport:
+    async def alarm_of(asked: Asked) -> dict[str, Any]:
+        look = await pages.looks.get(asked.experiment)
         report = await pages.backend.read_long("shift", pages.backend.shift.report, asked.experiment)
         reports[asked.experiment] = report
-        return report
+        return _alarm(report, look.experiment.shift_block)
 
     async def population(asked: Asked) -> dict[str, Any]:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
@@ -50,12 +52,12 @@ def add_shift(pages: Pages, kept: Kept) -> None:
             look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
             return pages.show(asked, "shift.html", view="Shift", look=look, tally=tally, later=True)
         _chosen_time(asked.query.get("since", ""))  # refuses what is none before a log is read
-        values = {**_alarm(await report_on(asked)), **await population(asked)}
+        values = {**await alarm_of(asked), **await population(asked)}
         return pages.show(asked, "shift.html", view="Shift", **values, later=False, follow=False)
 
     @pages.view("/shift/alarm")
     async def alarm(asked: Asked) -> Response:
-        values = _alarm(await report_on(asked))
+        values = await alarm_of(asked)
         if values["report"].alarm is not None:  # compare what came before the change with what came after
             values |= {**await population(asked), "follow": True}
         return pages.show(asked, "shift_alarm.html", **{"follow": False, **values})
@@ -68,7 +70,7 @@ def add_shift(pages: Pages, kept: Kept) -> None:
 # ---- the alarm ------------------------------------------------------------------------------------------------------
 
 
-def _alarm(report: ShiftReport) -> dict[str, Any]:
+def _alarm(report: ShiftReport, shift_block: ShiftBlock) -> dict[str, Any]:
     """What the template for the alarm is given."""
     evidence, most = report.evidence, math.log(1 / report.alpha)
     filled = 1.0 if evidence is None else min(max(math.log(max(evidence, 1.0)) / most, 0.0), 1.0)
@@ -78,7 +80,8 @@ def _alarm(report: ShiftReport) -> dict[str, Any]:
         "since": _since(report),
         "evidence": number(evidence) if evidence is not None and evidence < MAX_EVIDENCE else MUCH,
         "filled": f"{filled:.3f}",
-        "per_context": report.block in (None, 1),
+        "chooses": shift_block == "auto",
+        "per_context": shift_block in ("auto", 1),  # else the reference is a number of blocks
     }
 
 
