@@ -122,7 +122,7 @@ def test_nothing_of_who_was_erased_is_in_a_report(store, declaration):
     page = report_page(facts_now(store, "checkout"), MADE)
     assert not [secret for secret in SECRETS if secret in page]
     assert "<dt>units erased</dt><dd>1</dd>" in page
-    assert "of which 0 are void and 1 erased" in page
+    assert "void: 0, erased: 1" in page
 
 
 # ---- what it tells --------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ def colours_of(arms: Sequence[str]) -> dict[str, str]:
 
 def _across(found: Sequence[Reading], by: str) -> Axis:
     if by == "time":
-        return Axis.of_times(reading.at for reading in found)
+        return Axis.of_times(reading.at for reading in found).sparser()
     return Axis.around([0, *(reading.observations for reading in found)], "observations", (0.0, math.inf))
 
 

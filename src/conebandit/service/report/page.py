@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from markupsafe import Markup
@@ -14,7 +15,7 @@ from conebandit.experiment.columns import Categorical, Column
 from conebandit.experiment.rules import BurnInRule
 from conebandit.pages.palette import series
 from conebandit.pages.template import render, style
-from conebandit.pages.wording import shown
+from conebandit.pages.wording import duration, shown
 from conebandit.service.log.events import Lifted, Stopped
 from conebandit.service.report.facts import Facts, order_words
 from conebandit.service.report.findings import Findings, find
@@ -97,7 +98,8 @@ def settings(facts: Facts) -> dict[str, str]:
     experiment, policy = facts.experiment, facts.policy
     kind, options, _ = policy.saved()
     burn_in = [rule.decisions for rule in experiment.rules if isinstance(rule, BurnInRule)]
-    sticky = "no units are declared" if experiment.units is None else f"for {experiment.units.sticky:g} s"
+    units = experiment.units
+    kept = "not declared" if units is None else duration(units.sticky) if isfinite(units.sticky) else "for good"
     found = {
         "policy": kind,
         **{f"policy: {name}": json.dumps(options[name], default=str) for name in sorted(options.keys() - SIZES)},
@@ -108,7 +110,7 @@ def settings(facts: Facts) -> dict[str, str]:
         "burn-in: first decisions drawn from all arms": str(max(burn_in)) if burn_in else "none",
         "mode now": facts.mode,
         "baseline": experiment.baseline,
-        "an arm is kept for a unit": sticky,
+        "how long a unit keeps its arm": kept,
         "draws": "by a counter-based generator from seed and id of the decision, so that each can be made again",
         "learned up to event": str(facts.version),
         "decisions and past rows that it has learned from": str(facts.observations),

@@ -95,7 +95,5 @@ def _length(starts: Sequence[int], periods: Periods) -> int:
 
 def _times(starts: Sequence[int], length: int) -> Axis:
     axis = Axis.of_times([starts[0], starts[-1] + length])
-    room = 0.04 * (axis.high - axis.low)  # for what is written below the first and the last tick
-    ticks = tuple(tick for tick in axis.ticks if axis.low + room <= tick[0] <= axis.high - room)
     day = f"{datetime.fromtimestamp(axis.low / 1000, UTC):%Y-%m-%d}, UTC"
-    return replace(axis, ticks=ticks, label=day if axis.high - axis.low <= DAY else axis.label)
+    return replace(axis, label=day if axis.high - axis.low <= DAY else axis.label).sparser()
