@@ -1,6 +1,8 @@
 """Every kind of event is read back as it was written; what is not an event is refused, and named."""
 
 import json
+import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from conebandit.experiment.declaration import MODES, STAGES, Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME, VERDICTS
-from conebandit.service.log.entries import Entry, read, read_as, seal_event
+from conebandit.service.log.entries import By, Entry, read, read_as, seal_event
 from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
@@ -39,6 +41,7 @@ from conebandit.service.log.replay import rebuild
 from conebandit.service.log.restore import restore
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.log.state import State
+from conebandit.service.log.texts import body_text
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import BEGINNING, canonical, seal
 from conebandit.service.stores.seals import START
@@ -126,6 +129,27 @@ def test_every_event_is_read_back_as_it_was_written(kind):
         assert canonical(read(record).event.to_body()) == record.text
 
     check()
+
+
+@given(EVENTS[Decided], st.none() | st.builds(By, st.none() | texts, st.none() | texts))
+def test_decisions_are_written_as_all_events_are(event, by):
+    caused = {} if by is None else by.to_body()
+    assert body_text(event, caused) == canonical({**event.to_body(), **caused})
+    assert read(seal_event(BEGINNING, event, by)).by == (by if caused else None)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_no_decision_is_written_with_a_number_that_is_none(number):
+    decided, choice = EXAMPLES["decided"], CHOICE._replace(probabilities={"a": number})
+    for wrong in (
+        replace(decided, x=(0.5, number)),
+        replace(decided, context={"age": number}),
+        replace(decided, selection=SELECTION._replace(propensity=number)),
+        replace(decided, selection=SELECTION._replace(choice=CHOICE._replace(propensity=number))),
+        replace(decided, selection=SELECTION._replace(choice=choice)),
+    ):
+        with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+            seal_event(BEGINNING, wrong)
 
 
 def test_bodies_on_disk_have_the_keys_that_they_always_had():

@@ -62,9 +62,7 @@ class Side:
 
     def place_of(self, value: Value) -> int:
         """In which tile a value is; -1 if in none."""
-        part = np.empty((1, self.column.width))
-        self.column.encode(value, part[0])
-        return int(self.places(part)[0])
+        return int(self.places(np.array([self.column.coordinates(value)]))[0])
 
 
 @dataclass(frozen=True)

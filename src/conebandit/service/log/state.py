@@ -197,8 +197,6 @@ class State:
 
     def close_windows(self, at: int, seq: int, session: Session) -> None:
         """Count the defaults of windows that closed before ``at``; event ``seq`` is why we look."""
-        if not self._windows.may_close(at):
-            return  # as after most events
         for number, reports in self._windows.close(at, max(self.view, seq - 1), session):
             metric, arm = self.experiment.metrics[number], reports.decided.selection.arm
             assert metric.default is not None  # only such metrics wait

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
@@ -99,16 +99,15 @@ class Windows:
         for queue in self._queues:
             queue.add(seq, decided)
 
-    def may_close(self, at: int) -> bool:
-        """False if no window closed before ``at``; quickly where no metric waits."""
-        return bool(self._queues) and any(queue.may_be_due(at) for queue in self._queues)
-
-    def close(self, at: int, known: int, session: Session) -> Iterator[tuple[int, Reports]]:
+    def close(self, at: int, known: int, session: Session) -> Iterable[tuple[int, Reports]]:
         """Windows that closed before ``at`` and whose defaults count, in the order of their deadlines.
 
         Each as the position of the metric, and what is known of the decision up to position ``known``.
         """
         open_ = [queue for queue in self._queues if queue.may_be_due(at)]
+        return self._close(open_, at, known, session) if open_ else ()  # after most events there are none
+
+    def _close(self, open_: list[_Queue], at: int, known: int, session: Session) -> Iterator[tuple[int, Reports]]:
         due = heapq.merge(*(queue.due(at, self._experiment, session, self.repairs) for queue in open_))
         while part := list(itertools.islice(due, MAX_AHEAD)):
             histories = session.histories(self._experiment.id, list({closing.id for closing in part}), known)
