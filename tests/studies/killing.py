@@ -130,6 +130,8 @@ def lose_a_worker(folder: Path, backend: str, *, seeds: int) -> Found:
     def watch() -> None:
         while len(finished(to)) < 3 and time.monotonic() < end:
             time.sleep(0.02)
+        if not file.with_name("worker").exists():
+            return  # the study has failed, and says so
         worker = int(file.with_name("worker").read_text())
         assert worker != os.getpid()
         at_the_kill.append((finished(to), len(noted(file))))

@@ -14,6 +14,7 @@ from conebandit.regret import SERIES
 from conebandit.studies import folder as folder_module
 from conebandit.studies import runs as runs_module
 from conebandit.studies.folder import Folder
+from conebandit.studies.parts import Parts
 from conebandit.studies.pool import Workers, as_finished
 from tests.studies.killing import VARYING, finished, kill_again_and_again, noted, results, write_study
 
@@ -157,7 +158,7 @@ def test_a_run_that_fails_disturbs_no_other_and_is_made_when_it_is_mended(tmp_pa
     )
     assert done.exit_code == 1
     assert "ZeroDivisionError" in done.output
-    sys.modules["faulty"].broken = False
+    monkeypatch.setattr(sys.modules["faulty"], "broken", False)
     assert cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential").n_missing == 0
     sys.modules.pop("faulty")
 
@@ -173,7 +174,7 @@ def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):
     def full(self, rows):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runs_module.Parts, "append", full)
+    monkeypatch.setattr(Parts, "append", full)
     with pytest.raises(OSError, match="No space left on device"):
         cb.run_study(own, own.with_suffix(""), backend="sequential")
 

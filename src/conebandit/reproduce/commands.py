@@ -44,8 +44,8 @@ def everything(
     from conebandit.reproduce.study import QUICK, Setting, changed  # noqa: PLC0415
 
     with checking("--arms, --nu, --change-point, --horizon"):
-        others = {"arms": arms or (), "nus": nu or (), "change_points": change_point or (), "horizon": horizon}
-        setting = changed(QUICK if quick else Setting(), **others)
+        usual = QUICK if quick else Setting()
+        setting = changed(usual, arms=arms or (), nus=nu or (), change_points=change_point or (), horizon=horizon)
     require_writable(to / "index.html")
     start = time.perf_counter()
     path = reproduce_all(to, quick=quick, setting=setting, n_jobs=jobs or os.cpu_count() or 1, progress=True)

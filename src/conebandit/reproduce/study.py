@@ -112,8 +112,13 @@ def changed(
     >>> changed(QUICK, arms=[20], horizon=5000).panels
     [(20, 1.0), (20, 3.0)]
     """
-    wanted = {"arms": tuple(arms), "nus": tuple(nus), "change_points": tuple(change_points), "horizon": horizon}
-    made = replace(setting, **{name: value for name, value in wanted.items() if value})
+    made = replace(
+        setting,
+        arms=tuple(arms) or setting.arms,
+        nus=tuple(nus) or setting.nus,
+        change_points=tuple(change_points) or setting.change_points,
+        horizon=horizon or setting.horizon,
+    )
     points = as_increasing(made.change_points, "change points", least=1)
     if len(points) < 2:
         raise ValueError(f"change points must be two or more, since the first and the last are compared; got {points}.")

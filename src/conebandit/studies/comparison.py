@@ -36,23 +36,30 @@ def compare(first: Results, second: Results, series: Sequence[str]) -> Compariso
             "environment."
         )
     found: list[Paired] = []
-    same, shared = 0, 0
+    values: list[tuple[float, float]] = []
     for name in series:
         before, after = first.cells(name), second.cells(name)
         found += paired(after, before, [(cell, cell) for cell in cells], name, at_once=len(cells) * len(series))
-        for cell in cells:
-            values = _both(before.get(cell, {}), after.get(cell, {}))
-            same, shared = same + sum(a == b for a, b in values), shared + len(values)
-    words = [f"{second.path} minus {first.path}. {same:,} of {shared:,} pairs of values are the same bit for bit."]
+        values += [pair for cell in cells for pair in _both(before.get(cell, {}), after.get(cell, {}))]
     every = (*first.policies, *second.policies, *first.environments, *second.environments)
-    if alone := [label for label in dict.fromkeys(every) if label not in policies and label not in places]:
+    alone = [label for label in dict.fromkeys(every) if label not in policies and label not in places]
+    return Comparison(found, _words(first, second, values, alone))
+
+
+def _words(first: Results, second: Results, values: Sequence[tuple[float, float]], alone: Sequence[str]) -> list[str]:
+    """How much of two studies is the same, and what makes them differ besides."""
+    same = sum(a == b for a, b in values)
+    words = [f"{second.path} minus {first.path}. {same:,} of {len(values):,} pairs of values are the same bit for bit."]
+    if alone:
         words.append(f"Left out, since the studies do not both have the same: {', '.join(alone)}.")
     if first.about["versions"] != second.about["versions"]:
-        words.append(f"The first was begun with {in_words(first.about['versions'])},")
-        words.append(f"the second with {in_words(second.about['versions'])}: the same run may come out differently.")
+        begun = [in_words(study.about["versions"]) for study in (first, second)]
+        words.append(
+            f"The first was begun with {begun[0]}, the second with {begun[1]}: one run may come out differently."
+        )
     if first.about["data"] != second.about["data"]:
         words.append("Their files of data differ, so environments of the same label may not be the same.")
-    return Comparison(found, words)
+    return words
 
 
 def _both(before: BySeed, after: BySeed) -> list[tuple[float, float]]:
