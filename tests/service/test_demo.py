@@ -33,13 +33,15 @@ def test_the_population_gets_older_and_high_doses_worse_for_it():
 
 
 def test_a_trial_runs_to_its_end_in_the_time_of_its_patients():
-    with running(seconds=2.0) as (_, client, now):
-        trial = Trial(client, now, seed=0, patients=90)
+    with running() as (_, client, clock):
+        trial = Trial(client, clock, seed=0, patients=90)
         trial.begin()
-        began, heard = now(), []
+        began, heard = clock(), []
         trial.run(2.0, heard.append)
         assert heard[-1] == trial.arrived == 90
-        assert now() - began > 0.9 * DAYS * 86_400_000
+        assert clock() - began > 0.9 * DAYS * 86_400_000
+        before = clock()
+        assert clock() - before < 60_000  # it is a clock like others again
         learned = client.explain(EXPERIMENT, YOUNG)["learned"]
         assert learned["toxicity"] == 90
         assert 0 < learned["response"] <= 90  # some came after their window: months pass in a second

@@ -21,8 +21,8 @@ EVERY = 1.0  # seconds between two looks at the service
 def show(seconds: float, stay: float, port: int = 0, *, browser: bool = True, seed: int = 0) -> None:
     """Let a trial run for some seconds while people look on, and the service for some more."""
     console = Console()
-    with running(seconds, port) as (address, client, now):
-        trial = Trial(client, now, seed)
+    with running(port) as (address, client, clock):
+        trial = Trial(client, clock, seed)
         notice = threading.Timer(QUIET, console.print, ["Compiling kernels (once on this machine, up to a minute) ..."])
         notice.start()
         try:

@@ -26,27 +26,38 @@ PATIENCE = 600.0  # seconds; on a new machine there is something to compile firs
 Heard = Callable[[int], None]
 
 
-@contextmanager
-def running(seconds: float, port: int = 0) -> Iterator[tuple[str, Client, Callable[[], int]]]:
-    """A service on a database that is gone afterwards, with a clock for which the trial's days pass in some seconds.
+class HurriedClock:
+    """Milliseconds since 1970 by a clock that can be made to run fast; before and after, it runs as clocks do.
 
-    Gives its address, a client, and its clock.
+    Parameters
+    ----------
+    start
+        The time that it shows first.
     """
-    begun, start = time.monotonic(), system_clock() - DAYS * DAY  # so that it ends about now
-    last = start
 
-    def hurried() -> int:
-        nonlocal last
-        last = start + round((time.monotonic() - begun) / seconds * DAYS * DAY)
-        return last
+    def __init__(self, start: int) -> None:
+        self._shown, self._since, self._speed = float(start), time.monotonic(), 1.0
+        self.last = start  # what it has shown last
 
+    def __call__(self) -> int:
+        """The time."""
+        self.last = round(self._shown + 1000 * (time.monotonic() - self._since) * self._speed)
+        return self.last
+
+    def run(self, speed: float) -> None:
+        """Run at this speed from now on."""
+        self._shown, self._since, self._speed = float(self()), time.monotonic(), speed
+
+
+@contextmanager
+def running(port: int = 0) -> Iterator[tuple[str, Client, HurriedClock]]:
+    """A service on a database that is gone afterwards: its address, a client, and its clock, which may be hurried."""
+    clock = HurriedClock(system_clock() - DAYS * DAY)  # so that the trial ends about now
+    steady = SteadyClock(clock, lambda: clock.last)  # both at the same moment: another one may be minutes later
     with tempfile.TemporaryDirectory(prefix="conebandit-demo-", ignore_cleanup_errors=True) as folder:
-        clock = SteadyClock(hurried, lambda: last)  # a moment later it would be minutes later
-        with (
-            serving(str(Path(folder) / "log.db"), port=port, clock=clock) as address,
-            Client(address, timeout=PATIENCE) as client,
-        ):
-            yield address, client, hurried
+        where = str(Path(folder) / "log.db")
+        with serving(where, port=port, clock=steady) as address, Client(address, timeout=PATIENCE) as client:
+            yield address, client, clock
 
 
 class Trial:
@@ -56,16 +67,16 @@ class Trial:
     ----------
     client
         Of the service.
-    now
-        Its clock, in milliseconds.
+    clock
+        Its clock.
     seed
         Of the patients.
     patients
         How many come.
     """
 
-    def __init__(self, client: Client, now: Callable[[], int], seed: int = 0, patients: int = PATIENTS) -> None:
-        self._client, self._now, self._world, self.patients = client, now, World(seed), patients
+    def __init__(self, client: Client, clock: HurriedClock, seed: int = 0, patients: int = PATIENTS) -> None:
+        self._client, self._clock, self._world, self.patients = client, clock, World(seed), patients
         self._due: list[tuple[int, int, str, dict[str, float]]] = []  # when, a number, of which decision, what
         self.arrived = 0
 
@@ -76,13 +87,15 @@ class Trial:
     def run(self, seconds: float, heard: Heard = lambda _: None, ended: threading.Event | None = None) -> None:
         """Let patients come, evenly over some seconds; ``heard`` is called with how many have come."""
         begun = time.monotonic()
+        self._clock.run(DAYS * DAY / (1000 * seconds))
         while self.arrived < self.patients and not (ended is not None and ended.is_set()):
             due = min(int((time.monotonic() - begun) / seconds * self.patients), self.patients)
             while self.arrived < due:
                 self._arrive(min(AT_ONCE, due - self.arrived))
-            self._report(self._now())
+            self._report(self._clock())
             heard(self.arrived)
             time.sleep(min(0.1, seconds / self.patients))
+        self._clock.run(1.0)
         self._report(None)
 
     def _arrive(self, count: int) -> None:
@@ -90,7 +103,7 @@ class Trial:
         patients = [self._world.patient(number) for number in numbers]
         names = [f"patient-{number + 1}" for number in numbers]
         given = self._client.decide_many(EXPERIMENT, patients, ids=names)
-        at = self._now()
+        at = self._clock()
         for number, patient, assigned in zip(numbers, patients, given, strict=True):
             seen = self._world.outcome(patient, _dose(assigned.arm))
             for place, (metric, days) in enumerate(DELAYS.items()):
