@@ -218,7 +218,11 @@ def test_lines_are_what_the_api_says(where, store):
             run.set_mode("off")
         if k == 5:
             run.lift("slow", "it was the clock", "restart")
-    found = summary.lines(store, [f"e{k}" for k in range(7)])
+    lines = summary.Lines(store)
+    before = lines.get(["e0", "e1"])
+    Driver(store, "e0").set_stage("running", "back")
+    assert [line.stage for line in before] == ["paused", "running"]
+    found = lines.get([f"e{k}" for k in range(7)])
     assert [line.id for line in found] == [f"e{k}" for k in range(6)]
     for line in found:
         run = Driver(store, line.id)
@@ -235,6 +239,7 @@ def test_a_damaged_log_does_not_hide_the_others(where, store):
         visitor.get("/dashboard")
         with store.write() as session:
             session._run("UPDATE events SET body = '{}' WHERE experiment = 'damaged'")
+            session._run("UPDATE experiments SET last_check = 'other' WHERE id = 'damaged'")
         Driver(store, "fine").ask("a")
         page = ready(visitor, "/dashboard", "2 experiments", without="eading the log, ")
         damaged, fine = (next(row for row in rows(page) if row[0] == id_) for id_ in ("damaged", "fine"))

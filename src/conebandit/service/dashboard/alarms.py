@@ -22,13 +22,18 @@ class Alarms:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._known: dict[str, tuple[int, ShiftReport]] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def known(self, events: Mapping[str, int]) -> dict[str, ShiftReport | None]:
-        """What is known of experiments with so many events; what is not, or is old, is asked for."""
+    def known(self, events: Mapping[str, int], place: str) -> dict[str, ShiftReport | None]:
+        """What is known of experiments with so many events; what is not, or is old, is asked for.
+
+        For each ``place`` of the dashboard one after the other, so that a view of one experiment does not wait until
+        all of them have been asked for.
+        """
         outdated = {id_: n for id_, n in events.items() if id_ not in self._known or self._known[id_][0] != n}
-        if outdated and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.create_task(self._ask(outdated))
+        if outdated and place not in self._asking:
+            self._asking[place] = asyncio.create_task(self._ask(outdated))
+            self._asking[place].add_done_callback(lambda _: self._asking.pop(place))
         return {id_: self._known[id_][1] if id_ in self._known else None for id_ in events}
 
     async def _ask(self, events: Mapping[str, int]) -> None:

@@ -26,6 +26,7 @@ from conebandit.service.log import events
 from conebandit.service.log.entries import read
 from conebandit.service.replies import Description, RuleStatus, ShiftReport
 from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import Head
 from conebandit.service.stores.session import Session
 
 MODES = {
@@ -56,25 +57,41 @@ class Line(NamedTuple):
     readable: bool = True
 
 
-def lines(store: Store, ids: Sequence[str]) -> list[Line]:
-    """Experiments as they are now; those that there are not any more are left out."""
-    found = []
-    for id_ in ids:
+class Lines:
+    """Experiments as they are now, one line for each; of a log that has not grown, the last one is good.
+
+    Parameters
+    ----------
+    store
+        Where the logs are.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[Head, Line]] = {}
+
+    def get(self, ids: Sequence[str]) -> list[Line]:
+        """Those of some experiments; what there is not any more is left out."""
+        found = {id_: self._line(id_) for id_ in ids}
+        return [line for line in found.values() if line is not None]
+
+    def _line(self, experiment_id: str) -> Line | None:
         try:
-            with store.read() as session:
-                line = _line(session, id_)
+            with self._store.read() as session:
+                head, known = session.head(experiment_id), self._known.get(experiment_id)
+                if head is None:
+                    return None
+                if known is not None and known[0] == head:
+                    return known[1]
+                line = _line(session, experiment_id, head)
         except (CorruptionError, SealKeyError) as error:  # others can still be seen
-            log.error("%s: the log cannot be read: %s", id_, error)
-            line = Line(id_, readable=False)
-        if line is not None:
-            found.append(line)
-    return found
+            log.error("%s: the log cannot be read: %s", experiment_id, error)
+            return Line(experiment_id, readable=False)
+        self._known[experiment_id] = head, line
+        return line
 
 
-def _line(session: Session, experiment_id: str) -> Line | None:
-    head = session.head(experiment_id)
-    if head is None:
-        return None
+def _line(session: Session, experiment_id: str, head: Head) -> Line:
     stage, mode, stopped = "running", "live", dict[str, None]()
     for record in session.of_kinds(experiment_id, [kind.kind for kind in _LIFE], head.seq):
         match read(record).event:

@@ -119,6 +119,8 @@ class Tallies:
                     return
                 waiting = {id_: list(futures) for id_, futures in self._waiting.items()}
             for id_, futures in waiting.items():
+                if self._closed:
+                    return
                 start = time.perf_counter()
                 if not self._has_more(id_):
                     self._forget(id_, futures)

@@ -24,16 +24,16 @@ MAX_ARMS = 200  # in the table of traffic
 
 def add_overview(pages: Pages) -> None:
     """Let people see all experiments, and one of them."""
-    alarms = Alarms(pages.backend)
+    alarms, all_lines = Alarms(pages.backend), summary.Lines(pages.backend.store)
 
     @pages.home()
     async def experiments(asked: Asked) -> Response:
         key = CALLER.get().key
         ids = [id_ for id_ in await pages.backend.experiments() if may_use(key, id_)]
-        lines = await pages.backend.in_thread(summary.lines, pages.backend.store, ids)
+        lines = await pages.backend.in_thread(all_lines.get, ids)
         tallies = await pages.tallies.get_all(ids)
         rows = [_row(line, tallies.get(line.id)) for line in lines]
-        shifts = alarms.known({line.id: line.events for line in lines if line.readable})
+        shifts = alarms.known({line.id: line.events for line in lines if line.readable}, "all")
         ahead = {id_: seconds for id_, seconds in pages.backend.writer.ahead.items() if id_ in tallies}
         values = {
             "rows": rows,
@@ -50,7 +50,7 @@ def add_overview(pages: Pages) -> None:
         present = await pages.backend.in_turn(id_, lambda turn: summary.now(turn, id_))
         tally = await pages.tallies.get(id_)
         values = await pages.backend.in_thread(_shown, present, tally)
-        shift = alarms.known({id_: present.description.events})[id_]
+        shift = alarms.known({id_: present.description.events}, f"one {id_}")[id_]
         template = "overview_part.html" if asked.part else "overview.html"
         ahead = {name: seconds for name, seconds in pages.backend.writer.ahead.items() if name == id_}
         values |= {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
