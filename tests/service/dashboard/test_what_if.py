@@ -115,7 +115,7 @@ def test_arms_that_enter_and_leave_are_named(visitor):
 
 def test_a_policy_that_eliminates_is_compared_by_estimates(visitor):
     page = visitor.get("/dashboard/experiments/sound/what-if", params=rates(most="0.3"))
-    assert "ConeTree learns otherwise under another cone" in page.words
+    assert "What ConeTree would have learned under another cone is not known" in page.words
     assert "without chances" in page.words
 
 
