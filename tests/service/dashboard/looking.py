@@ -28,9 +28,20 @@ def a_look(declaration=DOSES, observations=200, seed=0):
     for x in some_contexts(experiment, observations, seed):
         arm = int(rng.integers(policy.n_arms))
         policy.observe(x, arm, rng.normal(arm * (0.6 - x[0]), 0.1, policy.n_objectives))
-    served = dict.fromkeys(experiment.arms, True)
-    learned = dict.fromkeys(experiment.metric_index, observations)
-    return Look(experiment, policy, served, 10, observations, 0, "running", "live", False, learned, frozenset())
+    return Look(
+        experiment=experiment,
+        policy=policy,
+        served=dict.fromkeys(experiment.arms, True),
+        events=10,
+        version=observations,
+        at=0,
+        observations=observations,
+        stage="running",
+        mode="live",
+        revising=False,
+        learned=dict.fromkeys(experiment.metric_index, observations),
+        barred=frozenset(),
+    )
 
 
 def some_contexts(experiment, n, seed=0):

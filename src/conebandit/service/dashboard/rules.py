@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from conebandit.experiment.segments import Segments, segments_of
 from conebandit.policies.compiled import estimates
+from conebandit.service.dashboard.contexts import Context
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.maps import MAX_WORK, ask, rows_within
+from conebandit.service.dashboard.maps import MAX_WORK, ask, rows_within, typical
 from conebandit.service.dashboard.tally import Sample, Tally
 from conebandit.validate.arrays import FloatArray
 
@@ -22,7 +23,7 @@ MIN_CONTEXTS = 40  # below, a rule for 2 % of them would be about nobody
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules, and the decisions of a sample that follow them.
+    """Rules, and the decisions of a sample that follow them; no context of anybody, since it is kept.
 
     Attributes
     ----------
@@ -30,16 +31,17 @@ class Rules:
         The rules, the largest first.
     made_from
         From how many contexts.
-    contexts
-        Of all decisions of the sample (n, d).
     places
-        Which rule each of them follows (n,).
+        Which rule each decision of the sample follows (n,).
+    usual, typical
+        A context like most of the sample, and one for each rule like most that follow it.
     """
 
     segments: Segments
     made_from: int
-    contexts: FloatArray
     places: NDArray[np.int64]
+    usual: Context
+    typical: tuple[Context, ...]
 
     def shares(self, among: NDArray[np.bool_]) -> list[float]:
         """Share of each rule among some of the decisions."""
@@ -72,4 +74,6 @@ def find_rules(look: Look, sample: Sample) -> Rules | None:
     places = np.zeros(len(contexts), dtype=np.int64)
     for number, segment in enumerate(segments):
         places[segment.has(look.experiment.columns, contexts)] = number
-    return Rules(segments, len(some), contexts, places)
+    experiment = look.experiment
+    own = tuple(typical(experiment, contexts[places == number]) for number in range(len(segments)))
+    return Rules(segments, len(some), places, typical(experiment, contexts), own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -77,28 +78,35 @@ class Choice:
 
 def add_segments(pages: Pages, kept: Kept) -> None:
     """Let people see who gets what; ``kept`` has what was computed before."""
+    one_at_a_time = asyncio.Lock()  # so that those who look take few threads, and little of what decisions need
 
     @pages.view("/segments")
     async def segments(asked: Asked) -> Response:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
-        values: dict[str, Any] = {"view": "Segments", "look": look, "tally": tally}
         if not asked.query and not asked.part:  # the page first, and then what takes a while
-            return pages.show(asked, "segments.html", **values, later=True)
-        choice = await pages.backend.in_thread(Choice.read, asked.query, kept, look, tally)
-        values["map"] = await pages.backend.in_thread(_map, kept, look, tally, choice)
-        if not asked.part:
-            values |= await pages.backend.in_thread(_rules, kept, look, tally)
-            return pages.show(asked, "segments.html", **values, later=False)
-        answer = pages.show(asked, "segments_map.html", **values)
-        if "x" in asked.query:  # somebody has chosen it
-            answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
-        return answer
+            return pages.show(asked, "segments.html", view="Segments", look=look, tally=tally, later=True)
+        async with one_at_a_time:
+            return await pages.backend.in_thread(_show, pages, asked, kept, look, tally)
 
     @pages.view("/segments/rules")
     async def rules(asked: Asked) -> Response:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
-        found = await pages.backend.in_thread(_rules, kept, look, tally)
+        async with one_at_a_time:
+            found = await pages.backend.in_thread(_rules, kept, look, tally)
         return pages.show(asked, "segments_rules.html", look=look, tally=tally, **found)
+
+
+def _show(pages: Pages, asked: Asked, kept: Kept, look: Look, tally: Tally) -> Response:
+    """The map, or the whole page; in a thread, since that is computed, and then much to write."""
+    choice = Choice.read(asked.query, kept, look, tally)
+    values: dict[str, Any] = {"look": look, "tally": tally, "map": _map(kept, look, tally, choice)}
+    if not asked.part:
+        whole = {"view": "Segments", "later": False, **_rules(kept, look, tally)}
+        return pages.show(asked, "segments.html", **values, **whole)
+    answer = pages.show(asked, "segments_map.html", **values)
+    if "x" in asked.query:  # somebody has chosen it
+        answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
+    return answer
 
 
 # ---- rules ----------------------------------------------------------------------------------------------------------
@@ -111,19 +119,14 @@ def _rules(kept: Kept, look: Look, tally: Tally) -> dict[str, Any]:
     return {
         "rules": rules,
         "metrics": with_units([metric.name for metric in experiment.metrics], units_of(experiment.metrics)),
-        "addresses": [] if rules is None else _typical_addresses(experiment, rules),
+        "addresses": [] if rules is None else [_address_of(own, rules.usual) for own in rules.typical],
         "css": {name: series(k) for k, name in enumerate(experiment.arms)},
     }
 
 
-def _typical_addresses(experiment: Experiment, rules: Rules) -> list[str]:
-    """For each rule, where one sees a context like most of those that follow it."""
-    usual = maps.typical(experiment, rules.contexts)
-    found = []
-    for number in range(len(rules.segments)):
-        own = maps.typical(experiment, rules.contexts[rules.places == number])
-        found.append(Choice((), COLOURINGS[0], own, usual).address())
-    return found
+def _address_of(context: Context, usual: Context) -> str:
+    """Where one sees a context on the map."""
+    return Choice((), COLOURINGS[0], context, usual).address()
 
 
 # ---- the map --------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from datetime import UTC, datetime
 from typing import Any
@@ -31,6 +32,7 @@ MUCH = "more than a million"
 
 def add_shift(pages: Pages, kept: Kept) -> None:
     """Let people see whether the population has moved; ``kept`` has what was computed before."""
+    one_at_a_time = asyncio.Lock()  # so that those who look take few threads, and little of what decisions need
     reports: dict[str, ShiftReport] = {}  # the last one of each experiment that somebody has waited for
 
     async def alarm_of(asked: Asked) -> dict[str, Any]:
@@ -43,7 +45,8 @@ def add_shift(pages: Pages, kept: Kept) -> None:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
         changed = _since(reports.get(asked.experiment))
         since = _chosen_time(asked.query["since"]) if "since" in asked.query else changed
-        found = await pages.backend.in_thread(_population, kept, look, tally, since, changed)
+        async with one_at_a_time:
+            found = await pages.backend.in_thread(_population, kept, look, tally, since, changed)
         return {"look": look, "tally": tally, **found}
 
     @pages.view("/shift")
