@@ -14,6 +14,7 @@ from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule
 from conebandit.pages.wording import count, number, share
 from conebandit.service.dashboard import summary
 from conebandit.service.dashboard.tallies import read_tally
+from conebandit.service.dashboard.tally import DAY, Periods
 from conebandit.service.http.server import serving
 from conebandit.service.replies import RuleStatus
 from conebandit.service.stores.base import open_store
@@ -309,6 +310,6 @@ def test_what_is_wrong_with_the_service_is_told():
 
 def test_a_long_life_is_drawn_in_a_picture_of_bounded_size():
     days = np.arange(5000, dtype=np.int64)
-    periods = summary.Periods(summary.DAY, days * summary.DAY, days + 1, {}, {"joy": days})
+    periods = Periods(DAY, days * DAY, days + 1, {}, {"joy": days})
     assert summary.decisions_chart(periods).count("<rect") == summary.MAX_PERIODS + 1  # and the field
     assert "polyline" in summary.outcomes_chart(periods)

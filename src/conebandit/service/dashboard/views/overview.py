@@ -35,7 +35,7 @@ def add_overview(pages: Pages) -> None:
         rows = [_row(line, tallies.get(line.id)) for line in lines]
         shifts = alarms.known({line.id: line.events for line in lines if line.readable}, "all")
         ahead = {id_: seconds for id_, seconds in pages.backend.writer.ahead.items() if id_ in tallies}
-        values = {
+        values: dict[str, Any] = {
             "rows": rows,
             "shifts": shifts,
             "stopped": sum(bool(line.stopped) for line in lines),
