@@ -11,6 +11,7 @@ from conebandit.cli import app
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.archive import archive
 from conebandit.service.engine.adopt import adopt_operations
+from conebandit.service.engine.anchors import Anchors
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import CorruptionError, SealKeyError
@@ -23,7 +24,7 @@ from conebandit.service.log.verify import verify
 from conebandit.service.log.verify_store import verify_store
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import Head, from_lines, seal
-from conebandit.service.stores.seals import Seals
+from conebandit.service.stores.seals import START, Seals
 from tests.service.driver import PHONE, Driver
 from tests.service.test_key_terms import old_address  # noqa: F401  (a fixture)
 
@@ -106,6 +107,31 @@ def test_a_log_of_the_store_that_was_changed_is_found(sealed, statement):
     change(sealed, statement)
     with pytest.raises(CorruptionError):
         found(sealed)
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "not JSON", '{"at":0}'])
+def test_an_operation_that_says_nothing_is_found(address, text):
+    """As somebody may write it where there is no key, with a checksum that fits."""
+    with closing(open_store(address)) as store:
+        with store.write() as session:
+            check = session.seals.seal("", START, f"1\nkey_created\n\n{text}")
+            sql = "INSERT INTO store_log (seq, kind, body, sealed) VALUES (1, 'key_created', ?, ?)"
+            session._run(sql, (text, check))
+        with pytest.raises(CorruptionError):
+            found(store)
+        with store.write() as session, pytest.raises(CorruptionError):
+            keys.create_key(session, "another", ["read"])
+
+
+def test_a_damaged_log_of_the_store_keeps_nobody_from_anchoring_the_others(sealed):
+    sent = []
+    change(sealed, "UPDATE store_log SET body = '{}' WHERE seq = 2")
+    anchors = Anchors(sealed, sent.append, 3600.0)
+    Driver(sealed).ask("d2")
+    anchors.close()
+    assert [anchor.experiment for lines in sent for anchor in map(Anchor.parse, lines.splitlines())] == [
+        "checkout", STORE_LOG, "checkout"
+    ]  # fmt: skip
 
 
 def test_a_log_that_was_removed_with_all_keys_is_found_where_events_name_one(sealed):

@@ -14,7 +14,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.service.errors import ConflictError
 from conebandit.service.http.rates import Rate
 from conebandit.service.log.entries import By
-from conebandit.service.log.operations import log_operation
+from conebandit.service.log.operations import key_names, log_operation
 from conebandit.service.stores.keys import KEY_TERMS, KeyRow
 from conebandit.service.stores.session import Session
 
@@ -73,7 +73,7 @@ def create_key(
     session.lock_operations()
     if any(row.name == name for row in session.api_keys()):
         raise ConflictError(f"there is a key {name!r} already, and logs tell keys by their names; take another one.")
-    if name in session.former_key_names():
+    if name in key_names(session):
         raise ConflictError(
             f"there was a key {name!r}, which is revoked. Logs tell keys by their names, and what came with that one "
             "must not be taken for what comes with this one; take another name, such as one with a date or a number."

@@ -103,5 +103,5 @@ def head_of(session: Session, experiment_id: str) -> Head:
 
 def _check_at(session: Session, experiment_id: str, seq: int) -> str:
     if experiment_id == STORE_LOG:
-        return session.operations()[seq - 1].check
+        return session.operation_check(seq)
     return session.events(experiment_id, seq - 1, seq)[0].check

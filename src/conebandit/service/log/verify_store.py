@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from conebandit.service.log import bodies
 from conebandit.service.log.anchors import STORE_LOG, Anchor, missed_anchors
+from conebandit.service.log.operations import operation_body
 from conebandit.service.stores.keys import KEY_TERMS, KeyRow
 from conebandit.service.stores.records import Record
 from conebandit.service.stores.seals import key_of
@@ -118,7 +119,7 @@ class _Told:
         return told
 
     def _take(self, record: Record) -> None:
-        body = record.body
+        body = operation_body(record)
         match record.kind:
             case "key_created":
                 id_ = bodies.text(body, "id")

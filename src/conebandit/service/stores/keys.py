@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,11 +83,6 @@ class KeyTables:
             ORDER BY k.created, k.id"""
         return [KeyRow(*row) for row in self._run(sql)]
 
-    def former_key_names(self) -> set[str]:
-        """Names of the keys that the log of the store tells of, be they revoked or not."""
-        rows = self._run("SELECT body FROM store_log WHERE kind IN ('key_created', 'key_revoked')")
-        return {json.loads(body).get("name") for (body,) in rows}
-
     def remove_key(self, id_: str) -> bool:
         """Forget a key; False if there is none."""
         for table in ("key_terms", "key_uses"):
@@ -122,6 +116,11 @@ class KeyTables:
         """Where the log of the store ends."""
         last = list(self._run("SELECT seq, sealed FROM store_log ORDER BY seq DESC LIMIT 1"))
         return Head(*last[0]) if last else BEGINNING
+
+    def operation_check(self, seq: int) -> str:
+        """The checksum of an operation, as stored; empty if there is none at that position."""
+        found = list(self._run("SELECT sealed FROM store_log WHERE seq = ?", (seq,)))
+        return str(found[0][0]) if found else ""
 
     def check_operations_seal(self) -> None:
         """A ``SealKeyError`` if the log of the store cannot go on, for want of a key."""
