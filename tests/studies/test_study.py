@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import sys
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import conebandit as cb
 from conebandit.cli import app
 from conebandit.regret import SERIES
 from conebandit.studies import folder as folder_module
+from conebandit.studies import pool as pool_module
 from conebandit.studies import runs as runs_module
 from conebandit.studies.folder import Folder
 from conebandit.studies.parts import Parts
@@ -319,3 +323,39 @@ def test_every_number_of_processes_gives_the_same_also_where_threads_of_blas_mat
         study = cb.run_study(tmp_path / "s.toml", tmp_path / str(jobs), jobs=jobs)
         frames.append(study.to_frame(curves=True).drop(VARYING))
     assert frames[0].equals(frames[1])
+
+
+def killing_once(given):
+    """Kills its process the first time that it gets to the third call."""
+    number, mark = given
+    if number == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number
+
+
+def killing(given):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_calls_of_a_process_that_dies_are_made_again(tmp_path):
+    given = [(number, tmp_path / "mark") for number in range(6)]
+    found = list(as_finished(killing_once, given, Workers(jobs=2)))
+    assert sorted(found) == [(number, number * number) for number in range(6)]
+
+
+def test_calls_that_kill_every_process_end_it(monkeypatch):
+    monkeypatch.setattr(pool_module, "MAX_LOSSES", 1)
+    with pytest.raises(BrokenProcessPool):
+        list(as_finished(killing, [0], Workers(jobs=1)))
+
+
+def test_a_call_that_is_answered_twice_counts_once(monkeypatch):
+    """As Ray has done after it had lost a worker."""
+
+    @contextmanager
+    def stammering(workers):
+        yield (lambda calls: [answer for f, args, _ in calls for answer in [f(*args)] * 2]), ()
+
+    monkeypatch.setitem(pool_module._OPEN, "sequential", stammering)
+    assert sorted(as_finished(abs, [-1, 2], Workers("sequential"))) == [(0, 1), (1, 2)]

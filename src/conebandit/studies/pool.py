@@ -91,9 +91,10 @@ def as_finished(
         while left:
             try:
                 for number, result in run(delayed(_numbered)(function, n, given[n]) for n in sorted(left)):
-                    left.remove(number)
-                    losses = 0
-                    yield number, result
+                    if number in left:  # where a worker was lost, a call may have been answered twice
+                        left.remove(number)
+                        losses = 0
+                        yield number, result
             except lost:
                 losses += 1
                 if losses > MAX_LOSSES:
@@ -157,22 +158,23 @@ def _ray(workers: Workers) -> Iterator[Opened]:
             raise ValueError(f"there is no Ray cluster at {workers.address}: {error}.") from None
     register_ray()
     try:
-        with parallel_config("ray", n_jobs=-1), Parallel() as pool:
+        with parallel_config("ray", n_jobs=-1):
             size = max(int(ray.cluster_resources().get("CPU", 1)), 1)
-            yield (lambda calls: _in_waves(pool, calls, size)), (ray.exceptions.RayError,)
+            yield (lambda calls: _in_waves(calls, size)), (ray.exceptions.RayError,)
     finally:
         if started:
             ray.shutdown()
 
 
-def _in_waves(pool: Run, calls: Calls, size: int) -> Iterator[Any]:
+def _in_waves(calls: Calls, size: int) -> Iterator[Any]:
     """Results wave by wave, for a backend that hands over those of all calls at once; the first waves are small."""
     rest = iter(calls)
-    while wave := list(itertools.islice(rest, size)):
-        start = time.monotonic()
-        yield from pool(wave)
-        if time.monotonic() - start < WAVE_SECONDS / 2:
-            size *= 2
+    with Parallel() as pool:
+        while wave := list(itertools.islice(rest, size)):
+            start = time.monotonic()
+            yield from pool(wave)
+            if time.monotonic() - start < WAVE_SECONDS / 2:
+                size *= 2
 
 
 _OPEN = {"sequential": _sequential, "loky": _loky, "dask": _dask, "ray": _ray}
