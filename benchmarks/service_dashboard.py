@@ -78,8 +78,9 @@ def look(browser: Browser, address: str) -> tuple[float, float]:
     begun = time.monotonic()
     page.goto(address, wait_until="load")
     painted = float(page.evaluate(PAINT))
-    page.wait_for_timeout(200)
-    page.wait_for_function("!document.querySelector('.htmx-request')", timeout=600_000)
+    page.wait_for_timeout(100)
+    while page.evaluate("document.querySelector('.htmx-request') !== null"):
+        page.wait_for_timeout(20)
     whole = 1000 * (time.monotonic() - begun)
     context.close()
     return painted, whole
