@@ -10,9 +10,8 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from typer.testing import CliRunner
+import typer
 
-from conebandit.cli import app
 from conebandit.experiment.errors import InvalidError
 from conebandit.pages.palette import SERIES
 from conebandit.service.commands import serving as serving_command
@@ -320,19 +319,20 @@ def test_the_secret_comes_from_a_file_or_from_the_environment(tmp_path, monkeypa
         find_session_key(tmp_path / "missing")
 
 
-def test_serve_takes_the_secret(tmp_path, monkeypatch):
+def test_serve_takes_the_secret(tmp_path, monkeypatch, capsys):
     given = {}
     monkeypatch.setattr(server, "serve", lambda *args, **options: given.update(options))
     monkeypatch.setattr(serving_command, "set_up_logs", lambda _: None)
+    monkeypatch.delenv(sessions_module.VARIABLE, raising=False)
     file = tmp_path / "session.key"
     file.write_bytes(SECRET)
     file.chmod(0o600)
-    words = ["serve", "--store", str(tmp_path / "log.db"), "--session-key", str(file)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    serving_command.serve(str(tmp_path / "log.db"), session_key=file)
     assert given["session_key"] == SECRET
-    done = CliRunner().invoke(app, words, env={sessions_module.VARIABLE: "x" * 16})
-    assert done.exit_code == 1
-    assert "give one of them" in done.stderr
+    monkeypatch.setenv(sessions_module.VARIABLE, "x" * 16)
+    with pytest.raises(typer.Exit):
+        serving_command.serve(str(tmp_path / "log.db"), session_key=file)
+    assert "give one of them" in capsys.readouterr().err
 
 
 # ---- forms ----------------------------------------------------------------------------------------------------------
