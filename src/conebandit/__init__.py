@@ -27,7 +27,7 @@ from conebandit.experiment.learner import Learner
 from conebandit.experiment.metrics import Metric
 from conebandit.experiment.outlook import Interval, Outlook, RowExplanation
 from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule
-from conebandit.experiment.segments import Segment, Segments
+from conebandit.experiment.segments import Condition, Segment, Segments
 from conebandit.experiment.units import Units
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.contradictions import ContradictionError
@@ -73,6 +73,7 @@ __all__ = [
     "Client",
     "ClientError",
     "CompiledPolicy",
+    "Condition",
     "Cone",
     "ConeKernel",
     "ConeTree",

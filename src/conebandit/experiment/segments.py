@@ -28,7 +28,14 @@ Flags = NDArray[np.bool_]
 
 
 class Condition(NamedTuple):
-    """What a rule asks of a column: to be below a number, or to be a level; not to be so, if ``holds`` is False."""
+    """What a rule asks of a column: to be below a number, or to be a level; not to be so, if ``holds`` is False.
+
+    Examples
+    --------
+    >>> at_least_40 = Condition("age", 40.0, holds=False)
+    >>> at_least_40.column, at_least_40.value
+    ('age', 40.0)
+    """
 
     column: str
     value: float | str
