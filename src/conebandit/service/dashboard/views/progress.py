@@ -11,6 +11,7 @@ from fastapi import Response
 
 from conebandit.experiment.entries import one_of
 from conebandit.experiment.errors import InvalidError
+from conebandit.pages.wording import share
 from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context
 from conebandit.service.dashboard.course import Course
 from conebandit.service.dashboard.looks import Look
@@ -28,6 +29,7 @@ from conebandit.service.dashboard.progress import (
 
 ALONG = {"time": "time", "observations": "observations"}  # what charts have along their lower edge
 POWERS = ("0.5", "0.8", "0.9", "0.95")  # shares of contexts to ask for
+PATIENCE = 10.0  # seconds that a simulation waits for the contexts of a long log
 MAX_CHARTED = 16  # metrics
 
 
@@ -48,14 +50,7 @@ def add_progress(pages: Pages) -> None:
         look = await pages.looks.get(asked.experiment)
         wanted = _wanted(look, asked.query)
         course = await pages.backend.in_thread(pages.courses.ask, asked.experiment)
-        found = await pages.backend.in_thread(_found, course, look, wanted)
-        here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress"
-        query = f"{context_query(wanted.context)}&{urlencode({'by': wanted.by, 'arm': wanted.arm})}"
-        found |= {"here": here, "again": f"{here}?{query}", "look": look, "wanted": wanted}
-        if asked.part:
-            return pages.show(asked, "progress_part.html", **found)
-        found["fields"] = fields(look.experiment, wanted.context)
-        return pages.show(asked, "progress.html", view="Progress", along=ALONG, **found)
+        return await pages.backend.in_thread(_show, pages, asked, look, wanted, course)
 
     @pages.view("/progress/settled")
     async def settled(asked: Asked) -> Response:
@@ -65,7 +60,9 @@ def add_progress(pages: Pages) -> None:
         here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress/settled"
         values: dict[str, Any] = {"here": here, "powers": POWERS, "power": power, "problem": ""}
         try:
-            tally = await pages.tallies.get(asked.experiment)
+            tally = await pages.tallies.get(asked.experiment, patience=PATIENCE)
+            if not tally.complete and not tally.problem:
+                raise InvalidError(f"The log is still being read, {share(tally.share_read)} of it so far. Ask again.")
             async with one_at_a_time:  # those who wait take no thread
                 size = await pages.backend.in_thread(settling.ask, look, tally.sample.x, power)
             picture = settled_chart(size, look.policy.n_observations)
@@ -81,6 +78,17 @@ def _wanted(look: Look, query: Query) -> _Wanted:
     if arm and arm not in look.experiment.arms:
         raise InvalidError(f"arm must be one of {', '.join(look.experiment.arms)[:200]}; got {arm!a}.")
     return _Wanted(read_context(look.experiment, query), by, arm)
+
+
+def _show(pages: Pages, asked: Asked, look: Look, wanted: _Wanted, course: Course) -> Response:
+    """The page, or the part that htmx asks for; in a thread, since both may be large."""
+    here = f"{EXPERIMENTS}/{quote(asked.experiment)}/progress"
+    query = f"{context_query(wanted.context)}&{urlencode({'by': wanted.by, 'arm': wanted.arm})}"
+    found = {**_found(course, look, wanted), "here": here, "again": f"{here}?{query}", "look": look, "wanted": wanted}
+    if asked.part:
+        return pages.show(asked, "progress_part.html", **found)
+    found["fields"] = fields(look.experiment, wanted.context)
+    return pages.show(asked, "progress.html", view="Progress", along=ALONG, **found)
 
 
 def _found(course: Course, look: Look, wanted: _Wanted) -> dict[str, Any]:
