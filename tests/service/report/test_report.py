@@ -185,7 +185,7 @@ def test_a_cost_is_told_as_a_cost(one):
     assert "More revenue and less latency are better." in said
 
 
-def test_a_typical_context_is_in_its_segment_and_nobodys_own(one):
+def test_a_typical_context_is_in_its_segment(one):
     fill(one, 120)
     facts = facts_now(one.store, "checkout")
     contexts = facts.tally.sample.x

@@ -32,7 +32,7 @@ class Finding:
     segment
         Which contexts it has, and what they get.
     typical
-        A context in it: the middle of each number, the most frequent level. Nobody's own.
+        A context in it: the middle of each number, the most frequent level. Of few contexts it may be one of them.
     arms
         What is expected of each arm there, those on the front first.
     """
