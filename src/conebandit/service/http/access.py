@@ -8,6 +8,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -241,6 +242,7 @@ def guarded(door: Doorkeeper, scope: str) -> APIRouter:
     return APIRouter(route_class=Guarded, responses=REFUSALS)
 
 
+@lru_cache(maxsize=64)  # callers use few
 def _hostname(host: str) -> str | None:
     """The name in a ``Host`` header, without the port."""
     try:

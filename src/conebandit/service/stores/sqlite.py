@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -84,9 +83,8 @@ class SqliteStore:
             raise NotFoundError(f"there is no store at {path}.")
         self._path, self.seals = path, seals
         self._unchanging = not create and _cannot_change(path)
-        self._idle: dict[int, queue.LifoQueue[_Connection]] = {
-            cache: queue.LifoQueue(MAX_IDLE) for cache in (WRITING, READING)
-        }
+        # Lists, which threads may share as they are; a queue takes as long as a statement.
+        self._idle: dict[int, list[_Connection]] = {WRITING: [], READING: []}
         try:
             if create:
                 _make_file(Path(path))
@@ -135,16 +133,17 @@ class SqliteStore:
     def _connection(self, cache: int) -> Iterator[_Connection]:
         """One that is idle, or a new one; errors of SQLite become ours, without its SQL."""
         try:
+            idle = self._idle[cache]
             try:
-                connection = self._idle[cache].get_nowait()
-            except queue.Empty:
+                connection = idle.pop()
+            except IndexError:
                 connection = _Connection(self._path, cache, unchanging=self._unchanging)
             try:
                 yield connection
             finally:
-                try:
-                    self._idle[cache].put_nowait(connection)
-                except queue.Full:
+                if len(idle) < MAX_IDLE:
+                    idle.append(connection)
+                else:
                     connection.raw.close()
         except sqlite3.OperationalError as error:
             raise UnavailableError(f"the database {self._path} did not answer: {error}.") from error
@@ -158,8 +157,8 @@ class SqliteStore:
     def close(self) -> None:
         """Close the idle connections; nobody may be using the store."""
         for idle in self._idle.values():
-            while not idle.empty():
-                idle.get_nowait().raw.close()
+            while idle:
+                idle.pop().raw.close()
 
 
 def _make_file(path: Path) -> None:
