@@ -67,6 +67,7 @@ def test_the_papers_experiment_is_a_study_of_four_lines(tmp_path):
         ({"curves": ["regret"]}, "curves must be one of play, front"),
         ({"curves": ["play", "play"]}, "curves must be a list of different series"),
         ({"points": 0}, "points must be an integer from 1"),
+        ({"policies": [{"name": "ucb1", "width": float("nan")}]}, "policies, width must be a number; got nan"),
         ({"seed": 3}, "has an entry 'seed' that is not known; it may have policies, environments"),
     ],
 )  # fmt: skip
@@ -109,6 +110,11 @@ def test_a_missing_entry_is_named(tmp_path):
 def test_what_cannot_be_made_is_named_before_anything_runs(change, says):
     with pytest.raises(ValueError, match=says):
         read_plan(STUDY | change).try_all()
+
+
+def test_labels_stay_in_one_line():
+    plan = read_plan(STUDY | {"policies": [{"name": "ConeTree", "preset": "a\nb"}]})
+    assert plan.policies[0].label == 'ConeTree(preset="a\\nb")'
 
 
 def test_cones_can_be_declared():
@@ -156,6 +162,7 @@ def test_a_table_is_an_environment(tmp_path):
     plan = read_plan(tmp_path / "s.toml")
     plan.try_all()
     world = plan.recipe.environment(plan.scenes[0], 0)
+    assert plan.recipe.environment(plan.scenes[0], 1) is world, "read and fitted once"
     assert world.change_points == (100,)
     assert world.n_arms == 2
     first = plan.data()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -70,6 +71,7 @@ def plan_from(given: Mapping[str, Any], folder: Path) -> Plan:
     """A study from a table; ``folder`` is where its files of data are."""
     table = entries.plain(entries.table(given, "the study"))
     entries.only(table, (*NEEDED, *OPTIONAL), "the study")
+    _refuse_nan(table, "the study")
     if missing := [name for name in NEEDED if name not in table]:
         raise ValueError(f"the study needs an entry {missing[0]!r}.")
     policies = _entries(table["policies"], "policies")
@@ -136,11 +138,23 @@ def _expanded(given: Any, where: str) -> list[Entry]:
 
 
 def _in_brackets(settings: Mapping[str, Any]) -> str:
-    texts = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items())
-    return f"({', '.join(texts)})" if settings else ""
+    def text(value: Any) -> str:
+        return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+
+    return f"({', '.join(f'{key}={text(value)}' for key, value in settings.items())})" if settings else ""
 
 
 # ---- numbers --------------------------------------------------------------------------------------------------------
+
+
+def _refuse_nan(given: Any, where: str) -> None:
+    """No number may be nan: it does not equal itself, so a study would not be known again."""
+    if isinstance(given, dict | list):
+        inner = given.items() if isinstance(given, dict) else enumerate(given)
+        for key, value in inner:
+            _refuse_nan(value, f"{where}, {key}" if isinstance(given, dict) else where)
+    elif isinstance(given, float) and math.isnan(given):
+        raise ValueError(f"{where} must be a number; got nan.")
 
 
 def _integer(given: Any, where: str, *, least: int, most: int) -> int:

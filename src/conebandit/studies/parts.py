@@ -120,6 +120,7 @@ def _read(part: Path, columns: Sequence[str] | None = None) -> Any:
     except FileNotFoundError:
         raise
     except (OSError, library.exceptions.PolarsError, library.exceptions.PanicException) as error:
+        reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"{part} is damaged: {error}. Remove it and start the study again: its runs are made again."
+            f"{part} is damaged: {reason}. Remove it and start the study again: its runs are made again."
         ) from None

@@ -27,6 +27,9 @@ PAUSE = 0.5  # seconds between parts, so that short runs share one
 MAX_FAILURES = 100  # runs that may fail before the study stops
 
 
+COLUMNS = ("policy", "environment", "horizon", "seed", "after", *SERIES, "seconds", "versions")  # besides curves
+
+
 class Failure(NamedTuple):
     """A run that has raised an error, in words."""
 

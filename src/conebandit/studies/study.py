@@ -16,11 +16,11 @@ from conebandit.progress import Progress, steps
 from conebandit.studies.declaration import given_study, read_plan
 from conebandit.studies.folder import Folder, in_words, versions
 from conebandit.studies.paired import LEVEL, Average, Paired, half_width
-from conebandit.studies.parts import CURVE, polars
+from conebandit.studies.parts import polars
 from conebandit.studies.plan import Plan
 from conebandit.studies.pool import Backend, Workers
 from conebandit.studies.results import Results
-from conebandit.studies.runs import make_runs
+from conebandit.studies.runs import COLUMNS, make_runs
 from conebandit.validate.arrays import FloatArray
 
 
@@ -207,9 +207,8 @@ class Study:
         none. Series are averages over the rounds from ``after`` on, the last change point. ``curves`` says whether sums
         of series up to some rounds are wanted, too: lists in columns such as ``play_curve``.
         """
-        library, frame, plan = polars(), self._results.rows(), self._results.plan
-        if not curves:
-            frame = frame.select(name for name in frame.columns if not name.endswith(CURVE))
+        library, plan = polars(), self._results.plan
+        frame = self._results.rows(None if curves else COLUMNS)
         settings = {
             "policy": {entry.label: entry.settings for entry in plan.policies},
             "environment": {scene.label: scene.environment.settings for scene in plan.scenes},

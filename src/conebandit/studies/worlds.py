@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +54,19 @@ def world_maker(name: str, folders: tuple[str, ...] = ()) -> Callable[..., Envir
             f"there is no environment {name!r}; choose from {', '.join(known)}, or give the import path of your own, "
             "such as mine:world."
         )
-    function = from_file if name == TABLE else getattr(environments, name)
 
     def make(seed: int, /, **settings: Any) -> Environment:
-        if "cone" in settings:
-            settings["cone"] = as_declared_cone(settings["cone"])
-        return drawn_by(function, seed, settings)
+        if name == TABLE:
+            file = Path(str(settings.get("path", "")))
+            return _kept_table(json.dumps(settings), file.stat().st_mtime_ns if file.exists() else 0)
+        return drawn_by(getattr(environments, name), seed, _with_cone(settings))
 
     return make
+
+
+def _with_cone(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings in which a declared cone is a cone."""
+    return {**settings, "cone": as_declared_cone(settings["cone"])} if "cone" in settings else settings
 
 
 def as_declared_cone(given: Any) -> Cone:
@@ -126,6 +133,12 @@ def from_file(
         schedule = shift.stationary(shift.empirical(x))
     made, seen = _column(columns, arms, "arms"), _numbers(columns, outcomes, "outcomes")
     return environments.from_table(x, made, seen, schedule=schedule, name=Path(path).name, **settings)
+
+
+@lru_cache(maxsize=8)
+def _kept_table(settings: str, _: int) -> World:
+    """As :func:`from_file`, from settings as JSON and when the file was changed: runs of a worker need the same few."""
+    return from_file(**_with_cone(json.loads(settings)))
 
 
 def _column(columns: Mapping[str, list[Any]], name: str, what: str) -> list[Any]:
