@@ -71,13 +71,7 @@ def create_key(
     if not 1 <= len(name) <= 64 or not name.isprintable():
         raise InvalidError(f"name must have 1 to 64 printable characters; got {name!a}.")
     session.lock_operations()
-    if any(row.name == name for row in session.api_keys()):
-        raise ConflictError(f"there is a key {name!r} already, and logs tell keys by their names; take another one.")
-    if name in key_names(session):
-        raise ConflictError(
-            f"there was a key {name!r}, which is revoked. Logs tell keys by their names, and what came with that one "
-            "must not be taken for what comes with this one; take another name, such as one with a date or a number."
-        )
+    _check_name_is_new(session, name)
     if rate:
         Rate.parse(rate, "rate")
     id_, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -88,6 +82,16 @@ def create_key(
     session.add_key(key)
     log_operation(session, "key_created", {term: getattr(key, term) for term in ("id", *KEY_TERMS)}, by)
     return f"cb_{id_}_{secret}"
+
+
+def _check_name_is_new(session: Session, name: str) -> None:
+    if any(row.name == name for row in session.api_keys()):
+        raise ConflictError(f"there is a key {name!r} already, and logs tell keys by their names; take another one.")
+    if name in key_names(session):
+        raise ConflictError(
+            f"there was a key {name!r}, which is revoked. Logs tell keys by their names, and what came with that one "
+            "must not be taken for what comes with this one; take another name, such as one with a date or a number."
+        )
 
 
 def revoke_key(session: Session, id_: str, by: By | None = None) -> bool:

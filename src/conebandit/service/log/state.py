@@ -75,10 +75,8 @@ class State:
         Whether there are decisions at all, who makes them, and what the safety rules say to it: as of ``head``.
     version
         Position of the last event that changed what the policy knows.
-    learned
-        For each metric, of how many decisions and past rows a value was learned, defaults included.
-    observations
-        Of how many decisions and past rows at least one value was learned.
+    learned, observations
+        Of how many decisions and past rows a value was learned, defaults included: of each metric, and of any.
     corrected_from
         Position from which on the policy would have learned something else, had it known of the corrections and
         changes of arms after the view; None if there are none.
@@ -104,8 +102,7 @@ class State:
         self.head = BEGINNING
         self.at = 0
         self.version = 0
-        self.learned = [0] * len(experiment.metrics)
-        self.observations = 0
+        self.learned, self.observations = [0] * len(experiment.metrics), 0
         self.corrected_from: int | None = None
         self.stale = False
         self.last_snapshot = 0
@@ -288,25 +285,25 @@ class State:
         self.version, self.corrected_from = plain["version"], plain["pending"]
         self.learned, self.observations = list(plain["learned"]), plain["observations"]
         self.head = Head(*plain["head"])
-        self.stage = plain.get("stage", "running")
+        self.stage, self.n_units = plain.get("stage", "running"), plain.get("units", 0)
         if "rules" in plain:
             self.rules = Rules.from_plain(plain["rules"])
         self._windows.resume(plain["windows"])
-        self.n_units = plain.get("units", 0)
         return self
 
     def digest(self) -> str:
         """A checksum of everything, each bit of the policy included: two states are the same iff their digests are."""
         plain = self.plain()
-        del (
-            plain["learned"],
-            plain["observations"],
-        )  # they follow from the log, and checksums are those of earlier releases
-        sum_ = blake2b(canonical(plain).encode(), digest_size=16)
-        for name, array in sorted(self.policy.state().items()):
-            sum_.update(f"{name} {array.dtype} {array.shape}".encode())
-            sum_.update(np.ascontiguousarray(array).data)
-        return sum_.hexdigest()
+        del plain["learned"], plain["observations"]  # they follow, and checksums are those of earlier releases
+        return _checksum(plain, self.policy)
+
+
+def _checksum(plain: dict[str, Any], policy: Served) -> str:
+    sum_ = blake2b(canonical(plain).encode(), digest_size=16)
+    for name, array in sorted(policy.state().items()):
+        sum_.update(f"{name} {array.dtype} {array.shape}".encode())
+        sum_.update(np.ascontiguousarray(array).data)
+    return sum_.hexdigest()
 
 
 def check_order(entry: Entry, before: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
@@ -160,8 +161,7 @@ def verify(
     watch = _Watch(session, experiment_id, head)
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
     left_out = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
-    for _ in session.checked(experiment_id, head, last):
-        pass  # what came after the state that is served
+    deque(session.checked(experiment_id, head, last), maxlen=0)  # what came after the state that is served
     erased = watch.resting_on_erased()
     problems = [
         *_unsealed(session, experiment_id, last),
