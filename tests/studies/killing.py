@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import conebandit as cb
 from conebandit.studies.folder import ABOUT
 from conebandit.studies.parts import Parts
@@ -43,6 +45,7 @@ class Noting:
         return self.world.rewards(rng, means)
 """
 STUDY = 'policies = ["random"]\nenvironments = ["noting:Noting"]\nhorizon = 100\nseeds = {seeds}\n'
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL on Windows")
 VARYING = ["seconds", "versions"]  # columns that are not results
 
 

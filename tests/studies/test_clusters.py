@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import conebandit as cb
-from tests.studies.killing import lose_a_worker, noted, write_study
+from tests.studies.killing import POSIX, lose_a_worker, noted, write_study
 
 SEEDS = 24
 
@@ -15,6 +15,7 @@ def _paths_are_put_back(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+@POSIX
 @pytest.mark.filterwarnings("ignore")  # Dask tells of the worker that is gone
 def test_a_dask_cluster_that_loses_a_worker_gives_the_same(tmp_path):
     pytest.importorskip("distributed", reason="pip install 'conebandit[dask]'")
@@ -34,6 +35,7 @@ def test_a_dask_scheduler_at_an_address_is_used(tmp_path):
         cb.run_study(file, tmp_path / "other", backend="dask", address="tcp://127.0.0.1:1")
 
 
+@POSIX
 @pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files to the garbage collector
 @pytest.mark.large_package
 def test_a_ray_cluster_that_loses_a_worker_gives_the_same(tmp_path):

@@ -20,7 +20,7 @@ from conebandit.studies import runs as runs_module
 from conebandit.studies.folder import Folder
 from conebandit.studies.parts import Parts
 from conebandit.studies.pool import Workers, as_finished
-from tests.studies.killing import VARYING, finished, kill_again_and_again, noted, results, write_study
+from tests.studies.killing import POSIX, VARYING, finished, kill_again_and_again, noted, results, write_study
 
 STUDY = {
     "policies": ["random", {"name": "ParetoUCB1", "grid": {"width": [0.1, 0.3]}}],
@@ -299,6 +299,7 @@ def test_what_a_function_raises_ends_the_pool():
         list(as_finished(lambda n: 1 // n, [1, 0], Workers("sequential")))
 
 
+@POSIX
 def test_a_study_that_is_killed_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     found = kill_again_and_again(tmp_path, kills=2, seeds=60, options=("--jobs", "2"), seed=1)
@@ -338,12 +339,14 @@ def killing(given):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@POSIX
 def test_calls_of_a_process_that_dies_are_made_again(tmp_path):
     given = [(number, tmp_path / "mark") for number in range(6)]
     found = list(as_finished(killing_once, given, Workers(jobs=2)))
     assert sorted(found) == [(number, number * number) for number in range(6)]
 
 
+@POSIX
 def test_calls_that_kill_every_process_end_it(monkeypatch):
     monkeypatch.setattr(pool_module, "MAX_LOSSES", 1)
     with pytest.raises(BrokenProcessPool):

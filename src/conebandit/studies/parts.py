@@ -116,7 +116,8 @@ def _joined(parts: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
 def _read(part: Path, columns: Sequence[str] | None = None) -> Any:
     library = polars()
     try:
-        return library.read_parquet(part, columns=columns)
+        # Without a memory map: Windows removes no file that is mapped, and parts that were merged are removed.
+        return library.read_parquet(part, columns=columns, memory_map=False)
     except FileNotFoundError:
         raise
     except (OSError, library.exceptions.PolarsError, library.exceptions.PanicException) as error:

@@ -139,12 +139,13 @@ def _figures(results: Results, number: int, series: str, reference: str, to: Pat
         return []
     at, share = results.plan.recipe.rounds(scene.horizon), series in SHARES
     scale = at if share else np.ones(len(at))  # shares are shown as averages, the others are summed
-    levels = {name: _band(at, np.array(list(each.values())) / scale) for name, each in runs.items()}
-    base, differences = runs.get(reference, {}), {}
-    for name, each in runs.items():
-        pairs = [each[seed] - base[seed] for seed in each if seed in base]
-        if pairs:  # of the reference, too: a line at zero, so that others keep their colours
-            differences[name] = _band(at, np.array(pairs) / scale)
+    base, levels, differences = runs.get(reference, {}), {}, {}
+    with np.errstate(invalid="ignore"):  # a series may be infinite
+        for name, each in runs.items():
+            levels[name] = _band(at, np.array(list(each.values())) / scale)
+            pairs = [each[seed] - base[seed] for seed in each if seed in base]
+            if pairs:  # of the reference, too: a line at zero, so that others keep their colours
+                differences[name] = _band(at, np.array(pairs) / scale)
     stem = to / f"{series}-in-{_slug(scene.label)}-{number + 1}"
     label = f"{series}, average so far" if share else f"{series}, summed"
     change = [last for last in (results.changes()[scene.label],) if last]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ class Results:
         self.policies = tuple(entry.label for entry in self.plan.policies)
         self.environments = tuple(scene.label for scene in self.plan.scenes)
 
-    @cached_property
+    @property
     def n_finished(self) -> int:
         """How many runs are finished."""
         frame = self._parts.read(["run"])

@@ -38,7 +38,8 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         job = self.job
-        return f"policy {job.policy.label} in environment {job.scene.label} with seed {job.seed}: {self.error}"
+        where = f"policy {job.policy.label} in environment {job.scene.label} with seed {job.seed}"
+        return f"{where}: {self.error.rstrip('.')}"
 
 
 def one_run(recipe: Recipe, job: Job) -> Row | Failure:

@@ -106,7 +106,7 @@ def execute(
     if failures:
         raise RuntimeError(
             f"{len(failures)} of {len(plan)} runs have failed; all that finished are kept in {to}. The first one was "
-            f"{failures[0]} Start the study again when this is mended: only what is missing is run."
+            f"{failures[0]}. Start the study again when this is mended: only what is missing is run."
         )
     return Study(to)
 
