@@ -131,6 +131,9 @@ def test_a_study_that_is_not_finished_is_reported_as_such(folder, tmp_path):
     done = CliRunner().invoke(app, ["study", "report", str(study)])
     assert done.exit_code == 2
     assert "no run of the study" in done.output
+    missing = CliRunner().invoke(app, ["study", "report", str(tmp_path / "nothing")])
+    assert "holds no study" in missing.output
+    assert not (tmp_path / "nothing").exists()
     Results(folder).rows().filter(__import__("polars").col("run") < 7).write_parquet(study / "parts/x.parquet")
     done = CliRunner().invoke(app, ["study", "report", str(study), "--series", "play"])
     assert done.exit_code == 0, done.output

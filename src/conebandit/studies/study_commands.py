@@ -101,9 +101,10 @@ def report(
     from conebandit.studies.results import Results as Loaded  # noqa: PLC0415
 
     target = folder / "report" if to is None else to
-    require_writable(target / "index.html")
     with checking("FOLDER"):
-        found = write_report(Loaded(folder), target, reference=reference, series=series or ())
+        results = Loaded(folder)
+        require_writable(target / "index.html")
+        found = write_report(results, target, reference=reference, series=series or ())
     say(
         Console(),
         f"Look at {found.page}; tables are in {', '.join(path.name for path in found.tables)}.",
