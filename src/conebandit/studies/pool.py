@@ -95,10 +95,14 @@ def as_finished(
                         left.remove(number)
                         losses = 0
                         yield number, result
-            except lost:
+            except lost as error:
                 losses += 1
                 if losses > MAX_LOSSES:
-                    raise
+                    raise RuntimeError(
+                        f"workers have died {losses} times without finishing a run: there is too little memory for so "
+                        "many, or what they run kills them. Try fewer jobs, or the backend sequential to see what happens; "
+                        "finished runs are kept."
+                    ) from error
 
 
 def _numbered(function: Callable[[Given], Result], number: int, given: Given) -> tuple[int, Result]:
