@@ -1,7 +1,5 @@
 """Every view in a real browser: nothing goes wrong, nothing is too wide, and everybody can use it."""
 
-import re
-
 import pytest
 
 from conebandit.service.dashboard.pages import VIEWS
@@ -53,5 +51,5 @@ def test_a_hostile_experiment_breaks_no_view(hostile, watch, name, label):
     assert watched.too_wide() <= 0
     text = watched.page.locator("main").inner_text()
     assert "NaN" not in text
-    assert re.search(r"\bNone\b(?!\.)", text) is None
+    assert "None" not in text
     assert "49{%" not in text
