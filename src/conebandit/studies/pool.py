@@ -100,8 +100,8 @@ def as_finished(
                 if losses > MAX_LOSSES:
                     raise RuntimeError(
                         f"workers have died {losses} times without finishing a run: there is too little memory for so "
-                        "many, or what they run kills them. Try fewer jobs, or the backend sequential to see what happens; "
-                        "finished runs are kept."
+                        "many, or what they run kills them. Try fewer jobs, or the backend sequential to see what "
+                        "happens; finished runs are kept."
                     ) from error
 
 

@@ -137,7 +137,7 @@ def test_a_part_is_only_what_changes_and_is_asked_for_again(where, store):
         assert "<html" not in page.text
     assert "There are no decisions yet." in part.words
     assert "0 decisions" in part.words
-    assert "None are declared." in part.words
+    assert "There are none." in part.words
     assert not [tag for tag, a in whole.elements if "style" in a or any(name.startswith("on") for name in a)]
 
 
