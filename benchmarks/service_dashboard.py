@@ -2,7 +2,7 @@
 
 The log is written first (some minutes for a million events; ``--log FILE`` keeps it for the next time). Then a service
 is started, and every view is opened in Chromium, in a fresh profile, while a caller asks for decisions, one after the
-other. The same caller, with nobody looking, is the comparison. The browser, which is on another machine in life, has the
+other. The same caller, with nobody looking, is the comparison. The browser, which would be on another machine, has the
 lowest priority.
 
     python benchmarks/service_dashboard.py            # 1,000,000 events
