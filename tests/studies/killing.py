@@ -62,7 +62,8 @@ class Found(NamedTuple):
 
 
 def write_study(folder: Path, seeds: int) -> Path:
-    """A study file with its environment beside it."""
+    """A study file with its environment beside it, a module of its own."""
+    sys.modules.pop("noting", None)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "noting.py").write_text(MODULE)
     (folder / "study.toml").write_text(STUDY.format(seeds=seeds))
@@ -152,7 +153,6 @@ def lose_a_worker(folder: Path, backend: str, *, seeds: int) -> Found:
 def compared(file: Path, began: float, *, kills: int, lost: int, again: int) -> Found:
     """What has become of a study, beside one that was left in peace."""
     calm = write_study(file.parent.with_name("calm"), len(results(file.with_suffix(""))))
-    sys.modules.pop("noting", None)  # each study has one of its own
     cb.run_study(calm, calm.with_suffix(""), backend="sequential")
     sys.modules.pop("noting", None)
     mine, theirs = results(file.with_suffix("")), results(calm.with_suffix(""))
