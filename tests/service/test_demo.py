@@ -1,6 +1,8 @@
 """The demonstration: what its patients are, that a trial runs to its end, and that nothing is left behind."""
 
+import os
 import re
+import signal
 import tempfile
 import webbrowser
 from pathlib import Path
@@ -71,6 +73,22 @@ def test_it_can_be_stopped(monkeypatch):
     assert done.exit_code == 0
     assert "Stopped." in done.output
     assert "Open it in a browser." in done.output
+
+
+@pytest.mark.parametrize("ending", ["SIGTERM", "SIGHUP"])
+def test_a_closed_terminal_leaves_nothing_behind(monkeypatch, tmp_path, ending):
+    number = getattr(signal, ending)
+    before = signal.signal(number, signal.SIG_IGN)  # else the tests would end here
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(Trial, "begin", lambda _: None)
+    monkeypatch.setattr(Trial, "run", lambda *_: os.kill(os.getpid(), number))
+    try:
+        done = CliRunner().invoke(app, ["demo", "--seconds", "5", "--no-open", "--stay", "0"])
+        assert signal.getsignal(number) is signal.SIG_IGN, "as it was before"
+    finally:
+        signal.signal(number, before)
+    assert "Stopped." in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("seconds", ["0", "nan", "1e9"])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,12 +20,14 @@ from conebandit.service.demo.world import EXPERIMENT, SHIFT_AT
 
 QUIET = 1.0  # seconds before a line says what is going on
 EVERY = 1.0  # seconds between two looks at the service
+# What a process is sent whose terminal was closed, or that somebody wants to end; Windows has not all of them.
+ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 def show(seconds: float, stay: float, port: int = 0, *, browser: bool = True, seed: int = 0) -> None:
     """Let a trial run for some seconds while people look on, and the service for some more."""
     console = Console()
-    with running(port) as (address, client, clock):
+    with _leaving_nothing_behind(), running(port) as (address, client, clock):
         trial = Trial(client, clock, seed)
         notice = threading.Timer(QUIET, console.print, ["Compiling kernels (once on this machine, up to a minute) ..."])
         notice.start()
@@ -40,6 +46,22 @@ def show(seconds: float, stay: float, port: int = 0, *, browser: bool = True, se
         except KeyboardInterrupt:
             console.print("Stopped.")
     console.print("The service has ended, and its database is gone.")
+
+
+@contextmanager
+def _leaving_nothing_behind() -> Iterator[None]:
+    """Let whatever ends the process end the demonstration as Ctrl-C does, so that its database goes."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    ours = threading.current_thread() is threading.main_thread()  # others cannot be sent signals
+    before = {number: signal.signal(number, stop) for number in ENDINGS} if ours else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _run(console: Console, trial: Trial, narrator: Narrator, seconds: float) -> None:
