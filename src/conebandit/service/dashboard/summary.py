@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Mapping, Sequence
@@ -256,7 +257,7 @@ def outcomes_chart(periods: Periods) -> Markup | None:
     panel = _panel(periods, list(came.values()), f"values per {per}")
     for k, (metric, counts) in enumerate(came.items()):
         points = [(start + periods.length / 2, n) for start, n in zip(*_latest(periods, counts), strict=True)]
-        panel.line(points, series(k))
+        panel.line(_through_nothing(points, periods.length), series(k))
         for at, n in points if len(points) <= 60 else points[-1:]:
             panel.mark(at, n, series(k), f"{wording.shown(metric)}: {n:,}", radius=3)
     return panel.svg(f"Values that came in per {per}, by metric")
@@ -272,6 +273,21 @@ def _panel(periods: Periods, curves: Sequence[NDArray[np.int64]], label: str) ->
 
 def _latest(periods: Periods, counts: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     return periods.starts[-MAX_PERIODS:].tolist(), counts[-MAX_PERIODS:].tolist()
+
+
+def _through_nothing(points: Sequence[tuple[float, int]], length: int) -> list[tuple[float, int]]:
+    """The same points and zeros at both ends of each gap: a line must not pass over periods in which nothing came.
+
+    Examples
+    --------
+    >>> _through_nothing([(1, 5), (2, 5), (9, 5)], 1)
+    [(1, 5), (2, 5), (3, 0), (8, 0), (9, 5)]
+    """
+    found = list(points[:1])
+    for (before, _), (at, n) in itertools.pairwise(points):
+        gap = [before + length, at - length] if at > before + length else []
+        found += [*((place, 0) for place in dict.fromkeys(gap)), (at, n)]
+    return found
 
 
 def _per(periods: Periods) -> str:
