@@ -4,6 +4,8 @@ import httpx
 import pytest
 
 from conebandit.experiment.errors import InvalidError
+from conebandit.service.dashboard import summary
+from conebandit.service.dashboard.looks import _look
 from conebandit.service.dashboard.orders import Order, last_order, situation
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
@@ -12,7 +14,7 @@ from conebandit.service.http.server import serving
 from conebandit.service.log.entries import read
 from conebandit.service.stores.base import open_store
 from tests.service.dashboard.visiting import Page, make_key
-from tests.service.driver import PHONE, Driver
+from tests.service.driver import HOUR, PHONE, Driver
 
 CONTROL = "/dashboard/experiments/checkout/control"
 RULE = {"name": "slow", "metric": "latency", "above": 1.0, "error": 0.2, "then": "suspend"}
@@ -138,7 +140,7 @@ def test_a_rule_that_has_fired_is_lifted(kept, url, admin):
     assert make_rule_fire(url, key) == ["slow"]
     page = admin.get(CONTROL)
     assert "if latency is above 1" in page.words
-    assert "not served: a rule has fired" in page.words
+    assert "left out by a safety rule" in page.words
     page, form = ask(admin, "lift", "slow", then="disable")
     assert "it protects nobody any more" in page.words
     assert "Until now: this arm is not served" in page.words
@@ -249,3 +251,20 @@ def test_every_order_says_to_whom_it_happens(kept):
     assert len(words) < 400
     run.set_mode("off")
     assert last_order(kept, "checkout") == 2
+
+
+def test_a_cap_that_is_used_up_leaves_its_arm_out_until_the_period_ends(tmp_path, declaration):
+    run = Driver(open_store(str(tmp_path / "log.db")))
+    run.create({**declaration, "rules": [{"name": "few", "arm": "new", "at_most": 3, "per": "1d"}]})
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(60)])
+
+    def told():
+        with run.transaction() as transaction:
+            turn = Turn(transaction)
+            now = summary.now(turn, run.id)
+            return situation(turn, run.id).status("new"), now.barred, _look(turn, run.id, None).barred
+
+    assert told() == ("left out by a safety rule", {"new"}, {"new"})
+    run.now += 2 * 24 * HOUR
+    assert told() == ("can be served", set(), set()), "nothing was decided since, and now it can be"
+    run.store.close()

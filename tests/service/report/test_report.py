@@ -159,6 +159,30 @@ def test_what_it_tells_is_what_the_service_says(run):
         assert line.replace('"', "&#34;") in page
 
 
+def test_arms_that_rules_leave_out_are_told(tmp_path, declaration):
+    run = Driver(open_store(str(tmp_path / "log.db")))
+    run.create({**declaration, "rules": [{"name": "few", "arm": "new", "at_most": 3}]})
+    fill(run, 60, corrections=False)
+    facts = facts_now(run.store, "checkout")
+    assert facts.tally.decisions["new"] == 3
+    page = report_page(facts, MADE)
+    assert "Left out by a safety rule: new. Where such an arm is recommended, another one is served." in page
+    assert re.search(r'<th scope="row">new</th>.*<td>left out by a safety rule</td></tr>', page)
+    assert re.search(r'<th scope="row">old</th>.*<td>can be served</td></tr>', page)
+    run.store.close()
+
+
+def test_an_alarm_has_its_time(one):
+    rng = random.Random(0)
+    for start in range(0, 2400, 400):
+        ages = [rng.uniform(*([18, 50] if start < 1200 else [60, 98])) for _ in range(400)]
+        one.decide([{"id": f"d{start + i}", "context": {"age": age, "device": "phone"}} for i, age in enumerate(ages)])
+        one.now += HOUR
+    facts = facts_now(one.store, "checkout")
+    noticed, since = (time[:16].replace("T", " ") for time in (facts.shift.alarm.noticed_at, facts.shift.alarm.since))
+    assert f"Noticed {noticed} UTC, probably so since {since} UTC." in report_page(facts, MADE)
+
+
 def test_intervals_are_simultaneous_where_the_policy_has_such(tmp_path, declaration):
     store = open_store(str(tmp_path / "kernel.db"))
     run = Driver(store)

@@ -12,6 +12,7 @@ from conebandit.geometry.cone import Cone
 from conebandit.service.dashboard import arm_charts
 from conebandit.service.dashboard.contexts import Context
 from conebandit.service.dashboard.looks import Look
+from conebandit.service.dashboard.telling import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _status(look: Look, arm: Standing) -> str:
     if name in retired(look):
         return "retired"
     if name in look.barred:
-        return "left out by a safety rule"
+        return LEFT_OUT
     return "" if arm.active else "not played here at present"
 
 

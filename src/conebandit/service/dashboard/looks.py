@@ -97,7 +97,7 @@ def _look(turn: Turn, experiment_id: str, before: Look | None) -> Look:
         "mode": state.mode,
         "revising": state.corrected_from is not None,
         "learned": dict(zip(state.experiment.metric_index, state.learned, strict=True)),
-        "barred": frozenset(state.rules.barred(state.at)),
+        "barred": frozenset(state.rules.barred(turn.transaction.time(state))),  # now: a cap of a day ends with it
     }
     if before is not None and before.version == state.version and before.experiment.arms == state.known:
         return replace(before, **now, taken=time.monotonic())

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from conebandit.experiment import entries
 from conebandit.experiment.declaration import MODES, Stage, as_arm_name, as_mode, as_stage
 from conebandit.pages.wording import shown
-from conebandit.service.dashboard.telling import THEN
+from conebandit.service.dashboard.telling import LEFT_OUT, THEN
 from conebandit.service.engine.lifecycle import NEXT_STAGES
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
@@ -57,6 +57,8 @@ class Situation:
         Whether units keep their arms.
     revising
         Whether corrections or changes do not count yet.
+    barred
+        Arms that safety rules leave out.
     """
 
     id: str
@@ -68,6 +70,7 @@ class Situation:
     rules: dict[str, bool]
     sticky: bool
     revising: bool
+    barred: frozenset[str] = frozenset()
 
     @property
     def next_stages(self) -> tuple[Stage, ...]:
@@ -78,8 +81,8 @@ class Situation:
         """How it is with an arm, in words."""
         if not self.arms[arm]:
             return "retired"
-        if any(arm in stop.arms and stop.then == "suspend" for stop in self.stops):
-            return "not served: a rule has fired"
+        if arm in self.barred:
+            return LEFT_OUT
         return "the baseline" if arm == self.baseline else "can be served"
 
     @property
@@ -107,6 +110,7 @@ def situation(turn: Turn, experiment_id: str) -> Situation:
         {rule: rule not in state.rules.disabled for rule in state.rules.rules},
         sticky=experiment.units is not None and experiment.units.sticky > 0,
         revising=state.corrected_from is not None,
+        barred=frozenset(state.rules.barred(turn.transaction.time(state))),
     )
 
 

@@ -130,13 +130,15 @@ class Now(NamedTuple):
     at: int
     statuses: tuple[RuleStatus, ...]
     rules: Mapping[str, Rule]
+    barred: frozenset[str] = frozenset()
 
 
 def now(turn: Turn, experiment_id: str) -> Now:
     """In the writer's thread, so only what is quick."""
     description, report = turn.describe(experiment_id), turn.rules(experiment_id)
     state = turn.transaction.state(experiment_id)
-    return Now(state.experiment, description, state.at, report.rules, dict(state.rules.rules))
+    barred = frozenset(state.rules.barred(turn.transaction.time(state)))
+    return Now(state.experiment, description, state.at, report.rules, dict(state.rules.rules), barred)
 
 
 def life(described: Description) -> str:

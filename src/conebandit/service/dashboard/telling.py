@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from typing import Any
 
@@ -46,6 +46,20 @@ STAGES = {
     "ended": "The experiment has ended",
 }
 THEN = {"stop": "no more decisions", "baseline": "only the baseline is served", "suspend": "this arm is not served"}
+LEFT_OUT = "left out by a safety rule"  # of an arm
+
+
+def arm_words(arm: str, arms: Mapping[str, bool], barred: Collection[str]) -> str:
+    """Whether an arm can be served, in words.
+
+    Examples
+    --------
+    >>> [arm_words(arm, {"old": True, "new": True, "worse": False}, ["new"]) for arm in ("old", "new", "worse")]
+    ['can be served', 'left out by a safety rule', 'retired']
+    """
+    if not arms.get(arm, False):
+        return "retired"
+    return LEFT_OUT if arm in barred else "can be served"
 
 
 def told(experiment: Experiment, event: Event, *, erased: bool = False) -> list[str]:

@@ -64,6 +64,8 @@ class Facts:
         Of how many decisions and past rows a value was learned: of any metric, and of each.
     arms
         For each arm by name, retired ones too, whether it can be served.
+    barred
+        Arms that safety rules leave out.
     stage, mode, revising
         As of then; whether corrections or changes do not count yet.
     units
@@ -91,6 +93,7 @@ class Facts:
     observations: int
     learned: dict[str, int]
     arms: dict[str, bool]
+    barred: frozenset[str]
     stage: str
     mode: str
     revising: bool
@@ -135,6 +138,7 @@ def gather(store: Store, tally: Tally, watch: ShiftWatch) -> Facts:
         observations=state.observations,
         learned=dict(zip(state.experiment.metric_index, state.learned, strict=True)),
         arms=dict(state.arms),
+        barred=frozenset(state.rules.barred(state.at)),
         stage=state.stage,
         mode=state.mode,
         revising=state.corrected_from is not None,

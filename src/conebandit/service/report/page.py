@@ -16,6 +16,7 @@ from conebandit.experiment.rules import BurnInRule
 from conebandit.pages.palette import series
 from conebandit.pages.template import render, style
 from conebandit.pages.wording import duration, shown
+from conebandit.service.dashboard.telling import arm_words
 from conebandit.service.log.events import Lifted, Stopped
 from conebandit.service.report.facts import Facts, order_words
 from conebandit.service.report.findings import Findings, find
@@ -50,6 +51,7 @@ def report_body(facts: Facts) -> Markup:
         "orders": facts.orders[-MAX_ORDERS:],
         "earlier": len(facts.orders) > MAX_ORDERS,
         "order_words": order_words,
+        "arm_words": arm_words,
         "settings": settings(facts),
         "facets": facts.experiment.cone.facets.tolist(),
     }

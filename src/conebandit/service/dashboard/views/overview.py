@@ -12,7 +12,7 @@ from conebandit.service.dashboard import summary
 from conebandit.service.dashboard.alarms import Alarms
 from conebandit.service.dashboard.pages import Asked, Pages
 from conebandit.service.dashboard.tally import Tally
-from conebandit.service.dashboard.telling import by_whom, told
+from conebandit.service.dashboard.telling import arm_words, by_whom, told
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.keys import may_use
@@ -82,7 +82,7 @@ def _shown(present: summary.Now, tally: Tally) -> dict[str, Any]:
         "tally": tally,
         "metrics": [(metric, tally.standing.get(metric.name)) for metric in present.experiment.metrics],
         "rules": summary.rule_lines(present.statuses, present.rules),
-        "arms": [(name, count, served.get(name, False)) for name, count in arms[:MAX_ARMS]],
+        "arms": [(name, count, arm_words(name, served, present.barred)) for name, count in arms[:MAX_ARMS]],
         "more_arms": len(arms) - MAX_ARMS,
         "decisions_chart": summary.decisions_chart(tally.traffic),
         "outcomes_chart": summary.outcomes_chart(tally.traffic),
