@@ -1,6 +1,7 @@
 """What views are told of a log is what the log adds up to, however it was read."""
 
 import asyncio
+import gc
 import random
 import threading
 import time
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from conebandit.service.dashboard import counting, decisions, tallies
+from conebandit.service.dashboard.counting import Counting
 from conebandit.service.dashboard.decisions import Index, Sampler, uniformly
 from conebandit.service.dashboard.tallies import Tallies, read_tally
 from conebandit.service.dashboard.tally import DAY, HOUR
@@ -16,7 +18,7 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.log.restore import restore
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import from_lines, to_lines
+from conebandit.service.stores.records import Record, from_lines, to_lines
 from tests.service.dashboard.plain_tally import plain_tally
 from tests.service.driver import PHONE, Driver
 from tests.service.test_amendments import amend_at_random, clock_at_random, guarded
@@ -377,3 +379,16 @@ def test_a_sample_is_the_same_however_it_was_read_and_uniform():
         assert [one.row for one in sampler.kept()] == sorted(lowest.tolist())
     counts = np.histogram(lowest, bins=10, range=(0, 40_000))[0]  # chi-squared with 9 degrees of freedom
     assert ((counts - 50) ** 2 / 50).sum() < 33.7, "by chance once in 10,000 keys; the key is fixed"
+
+
+def test_a_sample_keeps_no_records(run):
+    """They are long, and there may be hundreds of experiments of which somebody sees a line."""
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(20)])
+    with run.store.read() as session:
+        counting, page = Counting.begin(session, run.id), session.events(run.id)
+    counting.take(page)
+    assert len(counting.tally().sample) == 20
+    page.clear()
+    gc.collect()
+    kept = [one for one in gc.get_objects() if isinstance(one, Record) and one.kind == "decided"]
+    assert not [one for one in kept if one.decision in {f"d{i}" for i in range(20)}]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.metrics import Metric
-from conebandit.service.dashboard.decisions import Drawn, Index, Reader, Sampler, uniformly
+from conebandit.service.dashboard.decisions import Drawn, Index, Sampler, as_sample, uniformly
 from conebandit.service.dashboard.periods import YOUNG, Series, by_day, by_hour
 from conebandit.service.dashboard.tally import MAX_RECENT, MAX_SAMPLE, Sample, Standing, Tally
 from conebandit.service.errors import CorruptionError
@@ -107,8 +107,8 @@ class Counting:
         self._served, self._came = Series(), Series()
         self._corrections = self._retractions = self._voids = self._late = 0
         self._orders: list[Entry] = []
-        self._sample, self._reader = Sampler(MAX_SAMPLE, uniformly(experiment.id)), Reader(experiment.context_dim)
-        self._recent: deque[tuple[int, Record]] = deque(maxlen=MAX_RECENT)
+        self._sample = Sampler(MAX_SAMPLE, uniformly(experiment.id))
+        self._recent: deque[Drawn] = deque(maxlen=MAX_RECENT)
         self._contexts: dict[int, tuple[float, ...]] = {}  # corrected ones, by row
 
     @classmethod
@@ -184,7 +184,8 @@ class Counting:
         for slots in self._slots:
             slots.extend(bytes(len(records)))
         self._sample.offer(records, first)
-        self._recent.extend(zip(range(first, first + len(records)), records, strict=True))
+        latest = list(enumerate(records, first))[-MAX_RECENT:]
+        self._recent.extend(Drawn(row, record) for row, record in latest)
 
     def _is_erased(self, record: Record) -> bool:
         """Whether a decision is of a unit that is to be forgotten, or already is."""
@@ -297,10 +298,11 @@ class Counting:
 
     def _drawn(self) -> tuple[Sample, Sample]:
         """A sample of all decisions, and the latest ones."""
-        kept = self._sample.kept(), [Drawn(*one) for one in self._recent]
+        kept = self._sample.kept(), self._recent
         drawn = [[one for one in some if not self._gone[one.row]] for some in kept]
+        width = self.experiment.context_dim
         try:
-            sample, recent = self._reader.samples(drawn, self._made_at, self._arms, self._contexts)
+            sample, recent = [as_sample(some, width, self._made_at, self._arms, self._contexts) for some in drawn]
         except (LookupError, TypeError, ValueError) as error:
             raise CorruptionError(f"decisions of {self.experiment.id} cannot be read: {error!r}.") from None
         return sample, recent

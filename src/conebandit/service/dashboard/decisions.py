@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from sys import intern
 from typing import NamedTuple
 
 import numpy as np
@@ -61,12 +63,41 @@ class Index:
         self._hashes, self._rows, self._recent = hashes[order], rows[order], {}
 
 
-class Drawn(NamedTuple):
-    """A decision that is kept: its row, its record, and its rank."""
+class Made(NamedTuple):
+    """What a view wants to know of a decision."""
 
-    row: int
-    record: Record
-    rank: int = 0
+    arm: str
+    x: Sequence[float]
+    propensity: float
+    visit: int
+
+    @classmethod
+    def read(cls, record: Record) -> Made:
+        """From its record."""
+        body = whole_body(record)
+        return cls(intern(body["arm"]), array("d", body["x"]), body["propensity"], body.get("visit", 1))
+
+
+class Drawn:
+    """A decision that is kept: its row, its position and its rank.
+
+    Its record goes when it is read: of many columns it takes ten times as much memory as what is wanted of it.
+    """
+
+    __slots__ = ("_made", "_record", "rank", "row", "seq")
+
+    def __init__(self, row: int, record: Record, rank: int = 0) -> None:
+        self.row, self.seq, self.rank = row, record.seq, rank
+        self._record: Record | None = record
+        self._made: Made | None = None
+
+    @property
+    def made(self) -> Made:
+        """What is wanted of it; read once."""
+        if self._record is not None:
+            self._made, self._record = Made.read(self._record), None
+        assert self._made is not None
+        return self._made
 
 
 class Sampler:
@@ -101,78 +132,41 @@ class Sampler:
     def kept(self) -> list[Drawn]:
         """Those with the lowest ranks, in the order of the log."""
         self._drop()
-        return sorted(self._kept)  # no two have the same row
+        return sorted(self._kept, key=lambda drawn: drawn.row)
 
 
-class Made(NamedTuple):
-    """What a view wants to know of a decision."""
-
-    arm: str
-    x: Sequence[float]
-    propensity: float
-    visit: int
-
-    @classmethod
-    def read(cls, record: Record) -> Made:
-        """From its record."""
-        body = whole_body(record)
-        return cls(body["arm"], body["x"], body["propensity"], body.get("visit", 1))
-
-
-class Reader:
-    """Reads decisions that were drawn, each once.
+def as_sample(
+    drawn: Sequence[Drawn],
+    width: int,
+    made_at: Sequence[int],
+    arms: Mapping[str, int],
+    corrected: Mapping[int, Sequence[float]],
+) -> Sample:
+    """Decisions as views see them.
 
     Parameters
     ----------
+    drawn
+        Which.
     width
         Of a context.
+    made_at
+        When they were made, by row.
+    arms
+        Their numbers.
+    corrected
+        By row: contexts other than those that decisions were made in.
     """
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._known: dict[int, Made] = {}  # by row
-
-    def samples(
-        self,
-        drawn: Sequence[Sequence[Drawn]],
-        made_at: Sequence[int],
-        arms: Mapping[str, int],
-        corrected: Mapping[int, Sequence[float]],
-    ) -> list[Sample]:
-        """As views see them.
-
-        Parameters
-        ----------
-        drawn
-            Samples of decisions.
-        made_at
-            When they were made, by row.
-        arms
-            Their numbers.
-        corrected
-            By row: contexts other than those that decisions were made in.
-        """
-        before = self._known
-        self._known = {d.row: before.get(d.row) or Made.read(d.record) for sample in drawn for d in sample}
-        return [self._sample(sample, made_at, arms, corrected) for sample in drawn]
-
-    def _sample(
-        self,
-        drawn: Sequence[Drawn],
-        made_at: Sequence[int],
-        arms: Mapping[str, int],
-        corrected: Mapping[int, Sequence[float]],
-    ) -> Sample:
-        made = [self._known[d.row] for d in drawn]
-        x = [corrected.get(d.row, m.x) for d, m in zip(drawn, made, strict=True)]
-        return Sample(
-            seq=np.array([d.record.seq for d in drawn], dtype=np.int64),
-            at=np.array([made_at[d.row] for d in drawn], dtype=np.int64),
-            x=np.array(x, dtype=np.float64).reshape(len(drawn), self._width),
-            arm=np.array([arms[m.arm] for m in made], dtype=np.int64),
-            propensity=np.array([m.propensity for m in made], dtype=np.float64),
-            visit=np.array([m.visit for m in made], dtype=np.int64),
-        )
+    made = [d.made for d in drawn]
+    x = [corrected.get(d.row, m.x) for d, m in zip(drawn, made, strict=True)]
+    return Sample(
+        seq=np.array([d.seq for d in drawn], dtype=np.int64),
+        at=np.array([made_at[d.row] for d in drawn], dtype=np.int64),
+        x=np.array(x, dtype=np.float64).reshape(len(drawn), width),
+        arm=np.array([arms[m.arm] for m in made], dtype=np.int64),
+        propensity=np.array([m.propensity for m in made], dtype=np.float64),
+        visit=np.array([m.visit for m in made], dtype=np.int64),
+    )
 
 
 def uniformly(experiment_id: str) -> Callable[[NDArray[np.uint64]], NDArray[np.uint64]]:
