@@ -1,5 +1,6 @@
 """Cones from comparisons of outcomes, what contradicts what, and what to ask next; with plain twins."""
 
+import math
 from fractions import Fraction
 from itertools import combinations
 
@@ -123,7 +124,7 @@ def test_decimals_are_what_they_show():
 
 
 def test_contradictions_that_only_rounding_decides_are_refused():
-    pi, e = np.pi, np.e
+    pi, e = math.pi, math.e
     with pytest.raises(ValueError, match=r"line.*up to rounding"):
         Cone.from_comparisons([[pi, 0], [0, e * (1 + 1e-15)]], [[0, e], [pi, 0]])
 
