@@ -317,8 +317,8 @@ def test_a_long_life_is_drawn_in_a_picture_of_bounded_size():
 
 
 def test_a_line_does_not_pass_over_days_on_which_nothing_came():
-    starts = np.array([0, 1, 10], dtype=np.int64) * summary.DAY
-    periods = summary.Periods(summary.DAY, starts, np.full(3, 7), {}, {"joy": np.full(3, 7)})
+    starts = np.array([0, 1, 10], dtype=np.int64) * DAY
+    periods = Periods(DAY, starts, np.full(3, 7), {}, {"joy": np.full(3, 7)})
     points = re.search(r'<polyline class="line[^"]*" points="([^"]*)"', summary.outcomes_chart(periods))[1].split()
     heights = [float(point.split(",")[1]) for point in points]
     assert heights[0] == heights[1] == heights[4] < heights[2] == heights[3]
