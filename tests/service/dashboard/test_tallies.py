@@ -323,10 +323,9 @@ def test_a_fault_in_one_log_keeps_no_other_from_being_read(run, counted, declara
 
 def test_nothing_is_read_when_nobody_looks_or_after_the_end(run, store):
     counted = Tallies(store)
-    before = set(threading.enumerate())
-    assert not [one for one in before if one.name == "conebandit-tallies"]
+    assert not [one for one in threading.enumerate() if one.name == "conebandit-tallies"]
     get(counted)
-    [thread] = set(threading.enumerate()) - before
+    [thread] = [one for one in threading.enumerate() if one.name == "conebandit-tallies"]  # others come and go
     counted.close()
     assert not thread.is_alive()
     with pytest.raises(UnavailableError):
