@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import httpx
@@ -19,6 +20,7 @@ from conebandit.service.dashboard import pages as pages_module
 from conebandit.service.dashboard import sessions as sessions_module
 from conebandit.service.dashboard.pages import HEADERS, VIEWS, _local
 from conebandit.service.dashboard.sessions import COOKIE, LIFETIME, MAX_LIFETIME, OPEN, Sessions, find_session_key
+from conebandit.service.dashboard.views import front, progress, what_if
 from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.http import access, keys, server
 from conebandit.service.http.connections import FewLines
@@ -546,3 +548,21 @@ def test_no_request_is_too_strange(kept, url, come):
     for body in (b"\0", b"%00=%00", b"key=%ED%A0%80&actor=%00", b"&" * 5000, b"=" * 5000, b"\xff" * 500):
         reply = visitor.http.post("/dashboard/sign-in", content=body)
         assert reply.status_code in (303, 422)
+
+
+@pytest.mark.parametrize(("view", "module"), [("/front", front), ("/what-if", what_if), ("/progress", progress)])
+def test_however_many_look_they_keep_one_thread_busy(kept, url, monkeypatch, view, module):
+    busy, most, show = [], [], module._show
+
+    def slowly(*args):
+        busy.append(1)
+        most.append(len(busy))
+        time.sleep(0.02)
+        busy.pop()
+        return show(*args)
+
+    monkeypatch.setattr(module, "_show", slowly)
+    with ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(httpx.get, [url + OVERVIEW + view] * 8))
+    assert [reply.status_code for reply in replies] == [200] * 8
+    assert most == [1] * 8

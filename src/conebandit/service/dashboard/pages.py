@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from fastapi import FastAPI, Request, Response
@@ -59,6 +60,7 @@ EVERY_METHOD = (*LOOKING, *DOING, "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_FIELDS = 100  # of a form
 MAX_ADDRESS = 2000  # characters of an address to which somebody comes back after signing in
 
+T = TypeVar("T")
 Query = dict[str, str]
 View = Callable[["Asked"], Awaitable[Response]]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -144,7 +146,7 @@ class Pages:
     def __init__(self, app: FastAPI, door: Doorkeeper, backend: Backend, sessions: Sessions) -> None:
         self._app, self._door, self._sessions = app, door, sessions
         self.backend, self.looks, self.tallies = backend, Looks(backend), Tallies(backend.store)
-        self.courses = Courses(backend.store)
+        self.courses, self._computing = Courses(backend.store), asyncio.Lock()
 
     # ---- for views ----------------------------------------------------------------------------------------------
 
@@ -159,6 +161,14 @@ class Pages:
     def home(self) -> Callable[[View], View]:
         """Register what answers ``GET /dashboard``."""
         return self._route(PATH, LOOKING, "read")
+
+    async def compute(self, work: Callable[..., T], *args: Any) -> T:
+        """Have something computed or written in a thread, for one who looks after the other.
+
+        However many look, they keep one thread busy, not all of those that decisions need; who waits takes none.
+        """
+        async with self._computing:
+            return await self.backend.in_thread(work, *args)
 
     def show(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """A page, or a part of one, from a template in ``templates/dashboard``."""

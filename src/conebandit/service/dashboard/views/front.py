@@ -31,7 +31,7 @@ def add_front(pages: Pages) -> None:
             recent = await pages.backend.read_long("events", recent_context, pages.backend.store, look.experiment)
             return to_context(asked, PATH, recent)
         context, pair = read_context(look.experiment, asked.query), _pair(look.experiment, asked.query)
-        return await pages.backend.in_thread(_show, pages, asked, look, context, pair)
+        return await pages.compute(_show, pages, asked, look, context, pair)
 
 
 def _show(pages: Pages, asked: Asked, look: Look, context: Context, pair: tuple[int, int]) -> Response:

@@ -42,20 +42,22 @@ def add_overview(pages: Pages) -> None:
             "shifted": sum(report is not None and report.alarm is not None for report in shifts.values()),
             "health": await _health(pages.backend, ahead),
         }
-        return pages.show(asked, "experiments_part.html" if asked.part else "experiments.html", **values)
+        template = "experiments_part.html" if asked.part else "experiments.html"
+        return await pages.compute(lambda: pages.show(asked, template, **values))
 
     @pages.view("")
     async def overview(asked: Asked) -> Response:
         id_ = asked.experiment
         present = await pages.backend.in_turn(id_, lambda turn: summary.now(turn, id_))
         tally = await pages.tallies.get(id_)
-        values = await pages.backend.in_thread(_shown, present, tally)
         shift = alarms.known({id_: present.description.events}, f"one {id_}")[id_]
         template = "overview_part.html" if asked.part else "overview.html"
         ahead = {name: seconds for name, seconds in pages.backend.writer.ahead.items() if name == id_}
-        values |= {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
+        values: dict[str, Any] = {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
         values["health"] = await _health(pages.backend, ahead)
-        return pages.show(asked, template, view="Overview", **values)
+        return await pages.compute(
+            lambda: pages.show(asked, template, view="Overview", **values, **_shown(present, tally))
+        )
 
 
 def _row(line: summary.Line, tally: Tally | None) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def add_progress(pages: Pages) -> None:
         look = await pages.looks.get(asked.experiment)
         wanted = _wanted(look, asked.query)
         course = await pages.backend.in_thread(pages.courses.ask, asked.experiment)
-        return await pages.backend.in_thread(_show, pages, asked, look, wanted, course)
+        return await pages.compute(_show, pages, asked, look, wanted, course)
 
     @pages.view("/progress/settled")
     async def settled(asked: Asked) -> Response:

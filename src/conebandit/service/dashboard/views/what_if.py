@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +25,6 @@ PATH = "/what-if"
 
 def add_what_if(pages: Pages) -> None:
     """Let people see what other preferences would change."""
-    one_at_a_time = asyncio.Semaphore(1)  # exact arithmetic in Python, which decisions must not wait for
 
     @pages.view(PATH)
     async def what_if(asked: Asked) -> Response:
@@ -35,8 +33,7 @@ def add_what_if(pages: Pages) -> None:
             recent = await pages.backend.read_long("events", recent_context, pages.backend.store, look.experiment)
             return to_context(asked, PATH, recent)
         context = read_context(look.experiment, asked.query)
-        async with one_at_a_time:
-            return await pages.backend.in_thread(_show, pages, asked, look, context)
+        return await pages.compute(_show, pages, asked, look, context)
 
 
 def _show(pages: Pages, asked: Asked, look: Look, context: Context) -> Response:
