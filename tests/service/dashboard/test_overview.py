@@ -322,3 +322,18 @@ def test_a_line_does_not_pass_over_days_on_which_nothing_came():
     points = re.search(r'<polyline class="line[^"]*" points="([^"]*)"', summary.outcomes_chart(periods))[1].split()
     heights = [float(point.split(",")[1]) for point in points]
     assert heights[0] == heights[1] == heights[4] < heights[2] == heights[3]
+
+
+@pytest.mark.parametrize(
+    ("then", "words"), [("stop", "no more decisions"), ("baseline", "only the baseline is served")]
+)
+def test_who_decides_is_told_as_it_is_when_a_cap_is_used_up(where, store, then, words):
+    run = Driver(store)
+    run.create({**DECLARATION, "rules": [{"name": "enough", "at_most": 5, "then": then}]})
+    run.decide([{"id": f"d{i}", "context": PHONE} for i in range(5)])
+    with serving(where) as url, Visitor(url) as visitor:
+        asked = visitor.http.post("/experiments/checkout/decisions", json={"id": "more", "context": PHONE})
+        assert (asked.status_code == 200) == (then == "baseline")
+        page = visitor.get(OVERVIEW)
+    assert f"The experiment runs, but by a safety rule: {words}." in page.words
+    assert "the policy decides." not in page.words

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
@@ -566,3 +566,11 @@ def test_however_many_look_they_keep_one_thread_busy(kept, url, monkeypatch, vie
         replies = list(threads.map(httpx.get, [url + OVERVIEW + view] * 8))
     assert [reply.status_code for reply in replies] == [200] * 8
     assert most == [1] * 8
+
+
+def test_an_experiment_may_be_called_like_a_page(kept, come):
+    Driver(kept, "settled").create(copy.deepcopy(DECLARATION) | {"id": "settled"})
+    progress = "/dashboard/experiments/settled/progress"
+    page = come().get(f"{progress}/settled")
+    links = [urljoin(f"{progress}/settled", given["href"]) for tag, given in page.elements if tag == "a"]
+    assert links.count(progress) == 2, "in the navigation and below"

@@ -123,32 +123,44 @@ def share_lacking(tally: Tally | None) -> float | None:
 
 
 class Now(NamedTuple):
-    """What the writer knows of an experiment."""
+    """What the writer knows of an experiment.
+
+    ``barred``: arms that safety rules leave out now. ``halted``: what they let happen to all decisions, a key of
+    ``THEN``; empty if nothing.
+    """
 
     experiment: Experiment
     description: Description
     at: int
     statuses: tuple[RuleStatus, ...]
     rules: Mapping[str, Rule]
-    barred: frozenset[str] = frozenset()
+    barred: frozenset[str]
+    halted: str
 
 
 def now(turn: Turn, experiment_id: str) -> Now:
     """In the writer's thread, so only what is quick."""
     description, report = turn.describe(experiment_id), turn.rules(experiment_id)
     state = turn.transaction.state(experiment_id)
-    barred = frozenset(state.rules.barred(turn.transaction.time(state)))
-    return Now(state.experiment, description, state.at, report.rules, dict(state.rules.rules), barred)
+    rules, at = state.rules, turn.transaction.time(state)
+    halted = "stop" if rules.left(at) == 0 else "baseline" if rules.only_baseline(at) else ""
+    barred = frozenset(rules.barred(at))
+    return Now(state.experiment, description, state.at, report.rules, dict(rules.rules), barred, halted)
 
 
-def life(described: Description) -> str:
-    """Stage and mode in words.
+def life(described: Description, halted: str = "") -> str:
+    """Stage and mode in words, and what safety rules let happen in place of them.
 
     Examples
     --------
-    >>> life(Description("e", "live", (), 1, False, {}, stage="running"))
+    >>> described = Description("e", "live", (), 1, False, {}, stage="running")
+    >>> life(described)
     'The experiment runs: the policy decides.'
+    >>> life(described, "stop")
+    'The experiment runs, but by a safety rule: no more decisions.'
     """
+    if described.stage == "running" and halted:
+        return f"{STAGES['running']}, but by a safety rule: {THEN[halted]}."
     if described.stage == "running":
         return f"{STAGES['running']}: {MODES[described.mode]}."
     then = {

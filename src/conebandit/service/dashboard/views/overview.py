@@ -79,7 +79,7 @@ def _shown(present: summary.Now, tally: Tally) -> dict[str, Any]:
     reasons = [entry.event for entry in tally.orders if entry.event.kind == "stage_changed"]
     return {
         "now": present,
-        "life": summary.life(present.description),
+        "life": summary.life(present.description, present.halted),
         "reason": getattr(reasons[-1], "reason", "") if reasons else "",
         "tally": tally,
         "metrics": [(metric, tally.standing.get(metric.name)) for metric in present.experiment.metrics],
