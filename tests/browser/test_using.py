@@ -165,3 +165,20 @@ def test_signing_in_and_out(tmp_path, watch):
         page.get_by_role("button", name="Sign out").click()
         page.goto(f"{service}{TRIAL_PAGE}/front")
         assert "/dashboard/sign-in" in page.url
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "link_and_table"),
+    [("/dashboard", "#experiments", ("#to-trial", "#table")), (TRIAL_PAGE, "#overview", ("#to-log", "#missing"))],
+)
+def test_what_comes_anew_keeps_the_focus_and_where_tables_are_scrolled_to(trial, watch, path, part, link_and_table):
+    (address, _), (link, table) = trial, link_and_table
+    page = watch("phone").page
+    page.goto(address + path)
+    page.evaluate(f"document.querySelector('{table}').scrollLeft = 40")
+    page.focus(link)
+    page.evaluate(f"document.querySelector('{link}').dataset.old = 'yes'")
+    page.evaluate(f"htmx.ajax('GET', '{path}', '{part}')")
+    page.wait_for_selector(f"{link}:not([data-old])")
+    page.wait_for_function(f"document.activeElement === document.querySelector('{link}')")
+    page.wait_for_function(f"document.querySelector('{table}').scrollLeft === 40")

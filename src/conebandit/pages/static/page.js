@@ -47,3 +47,12 @@ document.addEventListener("input", (event) => {
   const field = event.target.dataset.sets && document.getElementById(event.target.dataset.sets);
   if (field) field.value = Number((event.target.dataset.power ? 10 ** event.target.value : Number(event.target.value)).toPrecision(2));
 });
+
+// Tables that were scrolled sideways stay so when their part of the page comes anew; htmx does the same for the focus.
+const scrolled = new Map();
+document.addEventListener("htmx:beforeSwap", (event) => {
+  for (const table of event.detail.target.querySelectorAll(".scroll[id]")) scrolled.set(table.id, table.scrollLeft);
+});
+document.addEventListener("htmx:afterSwap", (event) => {
+  for (const table of event.detail.target.querySelectorAll(".scroll[id]")) table.scrollLeft = scrolled.get(table.id) || 0;
+});
