@@ -165,15 +165,7 @@ class Counting:
         if not records:
             return
         first = len(self._made_at)
-        found = [_ARM_AND_TIME.search(record.text) for record in records]
-        texts, dates = zip(
-            *[_arm_and_time(r) if f is None else f.groups() for f, r in zip(found, records, strict=True)], strict=True
-        )
-        for text in set(texts) - self._arm_numbers.keys():
-            self._add_arm(json.loads(text))
-        arms, times = [self._arm_numbers[text] for text in texts], list(map(int, dates))
-        if self._repairs:
-            times = [self._repairs.latest(record.seq, at) for record, at in zip(records, times, strict=True)]
+        arms, times = self._arms_and_times(records)
         self._served.add(self._began, times, arms)
         self._index.add([record.decision or "" for record in records], first)
         self._made_at.extend(times)
@@ -186,6 +178,19 @@ class Counting:
         self._sample.offer(records, first)
         latest = list(enumerate(records, first))[-MAX_RECENT:]
         self._recent.extend(Drawn(row, record) for row, record in latest)
+
+    def _arms_and_times(self, records: Sequence[Record]) -> tuple[list[int], list[int]]:
+        """Numbers of the arms that decisions served, and when they were made."""
+        found = [_ARM_AND_TIME.search(record.text) for record in records]
+        texts, dates = zip(
+            *[_arm_and_time(r) if f is None else f.groups() for f, r in zip(found, records, strict=True)], strict=True
+        )
+        for text in set(texts) - self._arm_numbers.keys():
+            self._add_arm(json.loads(text))
+        times = list(map(int, dates))
+        if self._repairs:
+            times = [self._repairs.latest(record.seq, at) for record, at in zip(records, times, strict=True)]
+        return [self._arm_numbers[text] for text in texts], times
 
     def _is_erased(self, record: Record) -> bool:
         """Whether a decision is of a unit that is to be forgotten, or already is."""
