@@ -1,5 +1,6 @@
 """The view Progress: what it shows is what the service says, and what it cannot show it says."""
 
+import copy
 import json
 import math
 import random
@@ -13,6 +14,7 @@ import pytest
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.how_many import sample_size
 from conebandit.experiment.outlook import Interval
+from conebandit.policies.compiled import estimates
 from conebandit.service.dashboard.course import Course
 from conebandit.service.dashboard.looks import _look
 from conebandit.service.dashboard.progress import MAX_LINES, Settling, arms_shown, readings, settled_words
@@ -241,3 +243,23 @@ def test_who_cannot_say_how_many_says_so(client):
     assert client.get("/dashboard/experiments/nothing/progress").status_code == 404
     assert client.get("/dashboard/experiments/nothing/progress/settled").status_code == 404
     assert client.post("/experiments/checkout/decisions", json={"context": PHONE}).status_code == 200
+
+
+def test_a_look_at_another_log_of_the_same_name_is_a_look_at_that_one(tmp_path, declaration):
+    looks = []
+    for place, revenue in enumerate((1.0, 1.0, 5.0)):
+        run = Driver(open_store(str(tmp_path / f"{place // 2}.db")))
+        if place != 1:
+            run.create(copy.deepcopy(declaration))
+            for i in range(30):
+                run.ask(f"d{i}")
+                run.tell(f"d{i}", revenue=revenue, latency=1.0)
+        for _ in range(2):
+            with run.transaction() as transaction:
+                looks.append(_look(Turn(transaction), run.id, looks[-1] if looks else None))
+        run.store.close()
+    assert len({look.version for look in looks}) == 1
+    assert looks[1].policy is looks[0].policy, "what is the same is copied once"
+    known = [estimates(look.policy, np.full((1, look.experiment.context_dim), 0.5))[0] for look in looks]
+    assert np.array_equal(known[0], known[3])
+    assert not np.allclose(known[0], known[4])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -42,6 +43,8 @@ class Look:
         For each metric by name, of how many decisions and past rows a value was learned.
     barred
         Arms that safety rules leave out.
+    copied
+        The policy of which this is a copy, as long as it is there.
     """
 
     experiment: Experiment
@@ -56,6 +59,7 @@ class Look:
     revising: bool
     learned: dict[str, int]
     barred: frozenset[str]
+    copied: weakref.ref[Served] | None = field(default=None, compare=False)
     lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
     taken: float = field(default_factory=time.monotonic, compare=False)
 
@@ -99,6 +103,9 @@ def _look(turn: Turn, experiment_id: str, before: Look | None) -> Look:
         "learned": dict(zip(state.experiment.metric_index, state.learned, strict=True)),
         "barred": frozenset(state.rules.barred(turn.transaction.time(state))),  # now: a cap of a day ends with it
     }
-    if before is not None and before.version == state.version and before.experiment.arms == state.known:
+    policy = state.policy  # another one if the log is another one, of the same name
+    same = before is not None and before.copied is not None and before.copied() is policy
+    if before is not None and same and before.version == state.version and before.experiment.arms == state.known:
         return replace(before, **now, taken=time.monotonic())
-    return Look(experiment=replace(state.experiment, arms=state.known), policy=state.policy.copy(), **now)
+    experiment = replace(state.experiment, arms=state.known)
+    return Look(experiment=experiment, policy=policy.copy(), copied=weakref.ref(policy), **now)
