@@ -340,7 +340,22 @@ def test_logs_that_nobody_asked_for_lately_make_room(store, counted, declaration
     monkeypatch.setattr(tallies, "MAX_DECISIONS", 20)
     for id_ in ("a", "b", "a", "c"):
         assert get(counted, id_).n_decisions == 10
-    assert sorted(counted._counted) == ["a", "c"]
+    assert [id_ for id_, one in counted._counted.items() if one.n_decisions] == ["a", "c"]
+    assert get(counted, "b").n_decisions == 10
+
+
+def test_too_many_logs_do_not_make_each_other_begin_anew_for_ever(store, counted, declaration, monkeypatch):
+    for id_ in "abcd":
+        run = Driver(store, id_)
+        run.create({**declaration, "id": id_})
+        run.decide([{"id": f"d{i}", "context": PHONE} for i in range(10)])
+    monkeypatch.setattr(tallies, "MAX_DECISIONS", 25)
+    taken, take = [], counting.Counting.take
+    monkeypatch.setattr(counting.Counting, "take", lambda self, page: taken.append(page) or take(self, page))
+    for _ in range(3):
+        told = asyncio.run(counted.get_all(list("abcd"), patience=20))
+        assert [tally.n_decisions for tally in told.values()] == [10] * 4, "as they were told before they made room"
+    assert len(taken) == 4, "each log was read once"
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------

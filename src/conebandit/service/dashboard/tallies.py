@@ -80,13 +80,18 @@ class Tallies:
             If the store does not answer.
         """
         n_events = await run_in_threadpool(_n_events, self._store, experiment_id)
+        if (known := self._counted.get(experiment_id)) is not None:
+            known.given_up = False
         told = (await self.get_all([experiment_id], patience))[experiment_id]
         if told is None:  # there are many before it
             return await run_in_threadpool(_nothing_read, self._store, experiment_id)
         return replace(told, events=max(told.seen, n_events))
 
     async def get_all(self, experiment_ids: Sequence[str], patience: float = PATIENCE) -> dict[str, Tally | None]:
-        """The same for several experiments; None for those of which nothing has been read, or that there are not."""
+        """The same for several experiments; None for those of which nothing has been read, or that there are not.
+
+        Where there is no room for all of them, some are told as they were when they had to make room.
+        """
         done: dict[str, Future[None]] = {id_: Future() for id_ in experiment_ids}
         with self._changed:
             if self._closed:
@@ -129,6 +134,8 @@ class Tallies:
     def _has_more(self, experiment_id: str) -> bool:
         """Read a page of a log; whether there is more of it that can be read."""
         counted = self._counted.setdefault(experiment_id, _Counted(experiment_id))
+        if counted.given_up:
+            return False  # else many logs would make each other begin anew for ever
         try:
             more = counted.read_page(self._store)
         except NotFoundError:
@@ -140,8 +147,11 @@ class Tallies:
             more = False  # of one log; others are still read
             log.exception("%s: the log could not be counted", experiment_id)
         counted.used = time.monotonic()
-        while len(self._counted) > 1 and sum(one.n_decisions for one in self._counted.values()) > MAX_DECISIONS:
-            del self._counted[min(self._counted, key=lambda id_: self._counted[id_].used)]
+        in_memory = [one for one in self._counted.values() if one.n_decisions]
+        while len(in_memory) > 1 and sum(one.n_decisions for one in in_memory) > MAX_DECISIONS:
+            oldest = min(in_memory, key=lambda one: one.used)
+            oldest.give_up()
+            in_memory.remove(oldest)
         return more
 
     def _forget(self, experiment_id: str, done: list[Future[None]]) -> None:
@@ -172,6 +182,7 @@ class _Counted:
         self._id = experiment_id
         self.told: Tally | None = None
         self.used = 0.0  # when it was read last
+        self.given_up = False  # whether it had to make room, and nobody has asked for it alone since
         self._tell_from = 0.0 if on_the_way else math.inf  # when it is time to tell something before the end
         self._counting: Counting | None = None
         self._problem = ""
@@ -198,6 +209,11 @@ class _Counted:
         if not more or time.monotonic() >= self._tell_from:
             self._tell(counting, n_events, at_end=not more)
         return more
+
+    def give_up(self) -> None:
+        """Make room: of what was counted, only what was told is left."""
+        self._begin_anew()
+        self.given_up = True
 
     def _note(self, error: CorruptionError) -> None:
         self._problem = str(error)
