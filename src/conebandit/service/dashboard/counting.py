@@ -176,8 +176,7 @@ class Counting:
         for slots in self._slots:
             slots.extend(bytes(len(records)))
         self._sample.offer(records, first)
-        latest = list(enumerate(records, first))[-MAX_RECENT:]
-        self._recent.extend(Drawn(row, record) for row, record in latest)
+        self._recent.extend(map(Drawn, range(first, first + len(records)), records))
 
     def _arms_and_times(self, records: Sequence[Record]) -> tuple[list[int], list[int]]:
         """Numbers of the arms that decisions served, and when they were made."""
