@@ -18,11 +18,13 @@ from conebandit.pages.palette import SERIES
 from conebandit.service.commands import serving as serving_command
 from conebandit.service.dashboard import pages as pages_module
 from conebandit.service.dashboard import sessions as sessions_module
-from conebandit.service.dashboard.pages import HEADERS, VIEWS, _local
+from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, VIEWS, _local
 from conebandit.service.dashboard.sessions import COOKIE, LIFETIME, MAX_LIFETIME, OPEN, Sessions, find_session_key
 from conebandit.service.dashboard.views import front, progress, what_if
+from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import CorruptionError, UnavailableError
 from conebandit.service.http import access, keys, server
+from conebandit.service.http.app import create_app
 from conebandit.service.http.connections import FewLines
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
@@ -574,3 +576,22 @@ def test_an_experiment_may_be_called_like_a_page(kept, come):
     page = come().get(f"{progress}/settled")
     links = [urljoin(f"{progress}/settled", given["href"]) for tag, given in page.elements if tag == "a"]
     assert links.count(progress) == 2, "in the navigation and below"
+
+
+def test_a_key_for_some_experiments_opens_no_route_of_another_one(kept, where, url, come):
+    writer = Writer(open_store(where))
+    routes = [route for route in create_app(writer).routes if getattr(route, "path", "").startswith(EXPERIMENTS)]
+    writer.close()
+    assert len(routes) > 2 * len(VIEWS)
+    key = make_key(kept, "some", "admin", experiments=["checkout"])
+    visitor, stranger = come(), come()
+    assert visitor.sign_in(key).status_code == 303
+    token = visitor.get("/dashboard").csrf
+    for route in routes:
+        path = route.path.replace("{experiment}", "other")
+        for method in sorted(route.methods):
+            for headers in ({}, {"hx-request": "true"}):
+                data = {"csrf": token} if method == "POST" else None
+                replies = [who.http.request(method, path, headers=headers, data=data) for who in (visitor, stranger)]
+                assert [reply.status_code for reply in replies] == [403, 204 if headers else 303], (method, path)
+                assert {reply.headers["cache-control"] for reply in replies} == {"no-store"}
