@@ -265,6 +265,9 @@ def test_a_cap_that_is_used_up_leaves_its_arm_out_until_the_period_ends(tmp_path
             return situation(turn, run.id).status("new"), now.barred, _look(turn, run.id, None).barred
 
     assert told() == ("left out by a safety rule", {"new"}, {"new"})
+    with run.transaction() as transaction:
+        words = Order.read({"what": "mode", "value": "live"}).consequences(situation(Turn(transaction), run.id))
+    assert "one of old, new, bold (but for new, left out by a safety rule)." in words[1]
     run.now += 2 * 24 * HOUR
     assert told() == ("can be served", set(), set()), "nothing was decided since, and now it can be"
     run.store.close()

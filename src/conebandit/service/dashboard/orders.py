@@ -288,7 +288,10 @@ def _from_when(now: Situation) -> str:
 
 
 def _named(now: Situation) -> str:
-    return _listed([arm for arm, active in now.arms.items() if active])
+    """The arms that can be served, and those that cannot be at present."""
+    served = [arm for arm, active in now.arms.items() if active]
+    barred = [arm for arm in served if arm in now.barred]
+    return _listed(served) + (f" (but for {_listed(barred)}, {LEFT_OUT})" if barred else "")
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
