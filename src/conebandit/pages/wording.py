@@ -71,7 +71,7 @@ def duration(seconds: float | None) -> str:
     Examples
     --------
     >>> [duration(x) for x in (0.5, 90, 7200, 200_000)]
-    ['0.5 s', '90 s', '2 h', '56 h']
+    ['0.5 s', '90 s', '2 h', '2 d']
     """
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
