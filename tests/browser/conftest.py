@@ -42,8 +42,9 @@ TRIAL = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Of one file alone: while playwright runs, no other test of the process could run an event loop."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = shutil.which("chromium")
     if program is None:
