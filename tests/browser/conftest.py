@@ -145,7 +145,7 @@ def fill(client, patients=300):
     assert told.status_code == 200, told.text
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def trial(tmp_path_factory):
     """A service with an experiment that has run for a while: its address, and a client."""
     with service_with(tmp_path_factory.mktemp("trial"), [TRIAL]) as (address, client):
@@ -153,7 +153,7 @@ def trial(tmp_path_factory):
         yield address, client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """A service with experiments that try to break a page: their ids, the address, and a client."""
     declarations = hostile_experiments()
