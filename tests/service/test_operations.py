@@ -45,7 +45,7 @@ def verified(address, version):
     arguments = command("verify", "--store", address, version=version)
     finished = subprocess.run(arguments, capture_output=True, text=True, check=False)
     said, of_the_store = finished.stdout.splitlines()
-    assert of_the_store == "the log of the store: 1 events, 0 keys, agrees"
+    assert re.fullmatch(r"the log of the store: \d+ events, \d+ keys, agrees", of_the_store)
     recomputed, decisions, snapshots = map(int, re.findall(r"(\d+) of (\d+) decisions and (\d+) snapshots", said)[0])
     store = open_store(address)
     with store.read() as session:
