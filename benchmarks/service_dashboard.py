@@ -14,7 +14,6 @@ Needs Chromium and playwright.
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 import threading
 import time
@@ -25,19 +24,12 @@ from playwright.sync_api import Browser, sync_playwright
 
 import conebandit as cb
 from conebandit.service.dashboard.pages import VIEWS
+from conebandit.service.report.pdf import FLAGS, check_chromium
 from report import Report, machine, versions
 from servers import running, serving, teach
 
 EVENTS = 1_000_000
 QUIET = 20.0  # seconds of decisions without anybody looking
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-]
 PAINT = "performance.getEntriesByName('first-contentful-paint').map(entry => entry.startTime)"
 
 
@@ -90,7 +82,7 @@ def look(browser: Browser, address: str) -> tuple[float, float]:
 def patient_browser(folder: Path) -> Path:
     """A program that starts Chromium such that everybody else goes first."""
     program = folder / "browser"
-    program.write_text(f'#!/bin/sh\nexec nice -n 19 {shutil.which("chromium")} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec nice -n 19 {check_chromium()} "$@"\n')
     program.chmod(0o700)
     return program
 
@@ -98,7 +90,7 @@ def patient_browser(folder: Path) -> Path:
 def measure(report: Report, where: str, events: int, folder: Path) -> None:
     """Every view once at the start of a service, when nothing is counted yet, and once more."""
     with running(*serving(where)) as (port, _), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=patient_browser(folder), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=patient_browser(folder), args=list(FLAGS))
         with Caller(port) as caller:
             time.sleep(2)
             start = time.monotonic()

@@ -5,17 +5,16 @@ Needs Chromium and playwright (the extra ``dev``); takes about a minute.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
 from conebandit.service.demo.trial import Trial, running
 from conebandit.service.demo.world import EXPERIMENT
+from conebandit.service.report.pdf import FLAGS, check_chromium
 
 FOLDER = Path(__file__).parent
 SECONDS = 25.0
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 # Name of the picture, path of the view, its height, whether on dark ground, width.
 PICTURES = (
     ("dashboard-overview", "", 1000, False, 1280),
@@ -42,7 +41,7 @@ def main() -> None:
         trial = Trial(client, clock)
         trial.begin()
         trial.run(SECONDS)
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=check_chromium(), args=list(FLAGS))
         for name, path, height, dark, width in PICTURES:
             context = browser.new_context(
                 viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"

@@ -1,6 +1,5 @@
 """A browser (Debian's Chromium, by playwright) and services to look at."""
 
-import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -9,19 +8,10 @@ import numpy as np
 import pytest
 
 from conebandit.service.http.server import serving
+from conebandit.service.report.pdf import FLAGS, chromium
 from tests.browser.hostile import TEXTS, hostile_experiments
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text()
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SIZES = {"phone": (390, 844), "desk": (1280, 900), "projector": (1920, 1080)}
 DOSES = ("placebo", "10 mg", "20 mg", "40 mg")
 TRIAL = {
@@ -46,11 +36,11 @@ TRIAL = {
 def browser():
     """Of one file alone: while playwright runs, no other test of the process could run an event loop."""
     playwright = pytest.importorskip("playwright.sync_api")
-    program = shutil.which("chromium")
+    program = chromium()
     if program is None:
         pytest.skip("needs Chromium")
     with playwright.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=program, args=FLAGS)
+        opened = running.chromium.launch(executable_path=program, args=list(FLAGS))
         yield opened
         opened.close()
 
