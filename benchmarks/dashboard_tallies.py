@@ -18,7 +18,7 @@ import httpx
 import numpy as np
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.dashboard.tallies import Tallies, read_tally
+from conebandit.service.dashboard.counts.tallies import Tallies, read_tally
 from conebandit.service.http.server import serving
 from conebandit.service.log.entries import seal_event
 from conebandit.service.log.events import Created, Decided, Event, Reported

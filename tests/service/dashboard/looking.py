@@ -4,8 +4,8 @@ import numpy as np
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import make_policy, with_policy
+from conebandit.service.dashboard.counts.tally import Sample
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.tally import Sample
 
 DAY = 86_400_000
 DOSES = {

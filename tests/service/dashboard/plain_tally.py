@@ -1,11 +1,11 @@
-"""What a log adds up to, counted plainly: the twin of ``dashboard/counting.py``, from whole bodies."""
+"""What a log adds up to, counted plainly: the twin of ``dashboard/counts/counting.py``, from whole bodies."""
 
 import json
 import math
 from collections import Counter
 
 from conebandit.experiment.declaration import Experiment
-from conebandit.service.dashboard.tally import DAY, HOUR
+from conebandit.service.dashboard.counts.tally import DAY, HOUR
 from tests.service.plain_fold import repair_times
 
 

@@ -4,9 +4,9 @@ import httpx
 import pytest
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.dashboard import summary
 from conebandit.service.dashboard.looks import _look
-from conebandit.service.dashboard.orders import Order, last_order, situation
+from conebandit.service.dashboard.words import summary
+from conebandit.service.dashboard.words.orders import Order, last_order, situation
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.http import access

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from conebandit.service.dashboard import course as module
-from conebandit.service.dashboard.course import MAX_POINTS, Course, Courses
+from conebandit.service.dashboard.past import course as module
+from conebandit.service.dashboard.past.course import MAX_POINTS, Course, Courses
 from conebandit.service.errors import UnavailableError
 from conebandit.service.log.replay import follow, start, view_at
 from conebandit.service.stores.base import open_store

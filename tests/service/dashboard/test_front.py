@@ -13,9 +13,9 @@ from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.facets import facets_of
 from conebandit.experiment.outlook import Interval
 from conebandit.pages.wording import share
-from conebandit.service.dashboard.arm_charts import MAX_DRAWN
-from conebandit.service.dashboard.contexts import slider_step
-from conebandit.service.dashboard.regions import better_region, needed_facets
+from conebandit.service.dashboard.arms.charts import MAX_DRAWN
+from conebandit.service.dashboard.arms.contexts import slider_step
+from conebandit.service.dashboard.arms.regions import better_region, needed_facets
 from conebandit.service.http.server import serving
 from tests.service.dashboard.visiting import Visitor
 

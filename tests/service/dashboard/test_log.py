@@ -5,9 +5,9 @@ import pytest
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.audit import Wanted
-from conebandit.service.dashboard import logbook
-from conebandit.service.dashboard.logbook import audited, latest, of_decision, of_unit
-from conebandit.service.dashboard.telling import _SAID, KINDS, by_whom, history, told
+from conebandit.service.dashboard.words import logbook
+from conebandit.service.dashboard.words.logbook import audited, latest, of_decision, of_unit
+from conebandit.service.dashboard.words.telling import _SAID, KINDS, by_whom, history, told
 from conebandit.service.errors import CorruptionError, NotFoundError
 from conebandit.service.http import access
 from conebandit.service.http.server import serving

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conebandit.experiment.columns import Categorical, Numeric
-from conebandit.service.dashboard import map_chart, maps
+from conebandit.service.dashboard.segments import map_chart, maps
 from tests.pages.elements import Elements
 from tests.service.dashboard.looking import DOSES, a_look, a_sample
 

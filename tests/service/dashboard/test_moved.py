@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from conebandit.experiment.columns import Categorical, Numeric
-from conebandit.service.dashboard.moved import BINS, MAX_PERIODS, as_pair, compare, traffic
-from conebandit.service.dashboard.rules import find_rules
+from conebandit.service.dashboard.segments.moved import BINS, MAX_PERIODS, as_pair, compare, traffic
+from conebandit.service.dashboard.segments.rules import find_rules
 from tests.service.dashboard.looking import DAY, DOSES, a_look, a_sample
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule
 from conebandit.pages.wording import count, number, share
-from conebandit.service.dashboard import summary
-from conebandit.service.dashboard.tallies import read_tally
-from conebandit.service.dashboard.tally import DAY, Periods
+from conebandit.service.dashboard.counts.tallies import read_tally
+from conebandit.service.dashboard.counts.tally import DAY, Periods
+from conebandit.service.dashboard.words import summary
 from conebandit.service.http.server import serving
 from conebandit.service.replies import RuleStatus
 from conebandit.service.stores.base import open_store

@@ -15,9 +15,9 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.how_many import sample_size
 from conebandit.experiment.outlook import Interval
 from conebandit.policies.compiled import estimates
-from conebandit.service.dashboard.course import Course
 from conebandit.service.dashboard.looks import _look
-from conebandit.service.dashboard.progress import MAX_LINES, Settling, arms_shown, readings, settled_words
+from conebandit.service.dashboard.past.course import Course
+from conebandit.service.dashboard.past.progress import MAX_LINES, Settling, arms_shown, readings, settled_words
 from conebandit.service.engine.turn import Turn
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
@@ -144,7 +144,7 @@ def test_how_many_is_simulated_once_for_each_state(tmp_path, declaration, monkey
     answer = settling.ask(look, contexts, 0.8)
     seen = np.ones((3, 2), dtype=bool)
     assert answer == sample_size(look.experiment, look.policy, contexts, seen)
-    monkeypatch.setattr("conebandit.service.dashboard.progress._simulate", lambda *_: calls.append(1) or answer)
+    monkeypatch.setattr("conebandit.service.dashboard.past.progress._simulate", lambda *_: calls.append(1) or answer)
     assert settling.ask(look, contexts, 0.8) is answer
     assert calls == []
     settling.ask(look, contexts, 0.9)

@@ -9,11 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from conebandit.service.dashboard import counting, decisions, tallies
-from conebandit.service.dashboard.counting import Counting
-from conebandit.service.dashboard.decisions import Index, Sampler, uniformly
-from conebandit.service.dashboard.tallies import Tallies, read_tally
-from conebandit.service.dashboard.tally import DAY, HOUR
+from conebandit.service.dashboard.counts import counting, decisions, tallies
+from conebandit.service.dashboard.counts.counting import Counting
+from conebandit.service.dashboard.counts.decisions import Index, Sampler, uniformly
+from conebandit.service.dashboard.counts.tallies import Tallies, read_tally
+from conebandit.service.dashboard.counts.tally import DAY, HOUR
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.log.restore import restore

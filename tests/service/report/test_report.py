@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from conebandit._version import __version__
 from conebandit.cli import app
-from conebandit.service.dashboard.tallies import read_tally
+from conebandit.service.dashboard.counts.tallies import read_tally
 from conebandit.service.errors import ServiceError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving

@@ -4,4 +4,5 @@
 - ``views`` has one file for each view; their templates are in ``conebandit/pages/templates/dashboard``.
 - ``looks`` gives a view an experiment as it was a moment ago, with a copy of its policy, so that nothing that a view
   computes makes a decision wait.
+- ``counts``, ``words``, ``arms``, ``segments`` and ``past`` are what views compute, apart from how it is shown.
 """

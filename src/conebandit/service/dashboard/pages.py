@@ -17,10 +17,10 @@ from conebandit._version import __version__
 from conebandit.experiment.declaration import ID
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.pages.template import ASSETS, asset, render, version
-from conebandit.service.dashboard.course import Courses
+from conebandit.service.dashboard.counts.tallies import Tallies
 from conebandit.service.dashboard.looks import Looks
+from conebandit.service.dashboard.past.course import Courses
 from conebandit.service.dashboard.sessions import COOKIE, OPEN, PATH, Session, Sessions
-from conebandit.service.dashboard.tallies import Tallies
 from conebandit.service.errors import NotFoundError, UnavailableError
 from conebandit.service.http.access import NO_KEY, Doorkeeper
 from conebandit.service.http.backend import Backend

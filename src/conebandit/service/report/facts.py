@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import Served
-from conebandit.service.dashboard.tally import Tally
+from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.errors import CorruptionError
 from conebandit.service.export import MAX_PAUSE
 from conebandit.service.log.entries import Entry, read_as

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from conebandit.service.dashboard.tallies import read_tally
+from conebandit.service.dashboard.counts.tallies import read_tally
 from conebandit.service.log.restore import restore
 from conebandit.service.report.facts import Facts, gather
 from conebandit.service.shift import ShiftWatch

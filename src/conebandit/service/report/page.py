@@ -16,7 +16,7 @@ from conebandit.experiment.rules import BurnInRule
 from conebandit.pages.palette import series
 from conebandit.pages.template import render, style
 from conebandit.pages.wording import duration, shown
-from conebandit.service.dashboard.telling import arm_words
+from conebandit.service.dashboard.words.telling import arm_words
 from conebandit.service.log.events import Lifted, Stopped
 from conebandit.service.report.facts import Facts, order_words
 from conebandit.service.report.findings import Findings, find

@@ -16,7 +16,7 @@ from conebandit.experiment.metrics import Metric
 from conebandit.experiment.outlook import Outlook
 from conebandit.pages.chart import DAY, Axis, Panel
 from conebandit.pages.wording import shown
-from conebandit.service.dashboard.tally import Periods
+from conebandit.service.dashboard.counts.tally import Periods
 
 WIDTH, HEIGHT = 460, 240
 ROW = 34  # of an arm

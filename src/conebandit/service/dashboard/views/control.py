@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import Response
 
 from conebandit.experiment.errors import InvalidError
-from conebandit.service.dashboard.orders import MODES_IN_WORDS, REVIVED, Order, Situation, last_order, situation
 from conebandit.service.dashboard.pages import Asked, Pages
+from conebandit.service.dashboard.words.orders import MODES_IN_WORDS, REVIVED, Order, Situation, last_order, situation
 from conebandit.service.engine.repair import MAX_REASON
 
 

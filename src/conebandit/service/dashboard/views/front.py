@@ -12,9 +12,9 @@ from fastapi.responses import RedirectResponse
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.what_if import cone_in_words, present_resolution
-from conebandit.service.dashboard.arm_charts import MAX_PANELS, axis_label, pictures
-from conebandit.service.dashboard.arms import arms_now, respects, retired
-from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context, recent_context
+from conebandit.service.dashboard.arms.charts import MAX_PANELS, axis_label, pictures
+from conebandit.service.dashboard.arms.contexts import Context, context_query, fields, read_context, recent_context
+from conebandit.service.dashboard.arms.rows import arms_now, respects, retired
 from conebandit.service.dashboard.looks import Look
 from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, Asked, Pages, Query
 

@@ -6,9 +6,9 @@ from fastapi import Response
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.audit import ABOUT_NO_DECISION, AMENDMENTS, Wanted, milliseconds
-from conebandit.service.dashboard.logbook import audited, held, latest, of_decision, of_unit
 from conebandit.service.dashboard.pages import HEADERS, Asked, Pages
-from conebandit.service.dashboard.telling import KINDS, plain
+from conebandit.service.dashboard.words.logbook import audited, held, latest, of_decision, of_unit
+from conebandit.service.dashboard.words.telling import KINDS, plain
 from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.errors import NotFoundError
 from conebandit.service.export import FORMATS

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import Response
 
 from conebandit.pages.palette import series
-from conebandit.service.dashboard import summary
-from conebandit.service.dashboard.alarms import Alarms
+from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.dashboard.pages import Asked, Pages
-from conebandit.service.dashboard.tally import Tally
-from conebandit.service.dashboard.telling import arm_words, by_whom, told
+from conebandit.service.dashboard.words import summary
+from conebandit.service.dashboard.words.alarms import Alarms
+from conebandit.service.dashboard.words.telling import arm_words, by_whom, told
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.keys import may_use

@@ -12,11 +12,11 @@ from fastapi import Response
 from conebandit.experiment.entries import one_of
 from conebandit.experiment.errors import InvalidError
 from conebandit.pages.wording import share
-from conebandit.service.dashboard.contexts import Context, context_query, fields, read_context
-from conebandit.service.dashboard.course import Course
+from conebandit.service.dashboard.arms.contexts import Context, context_query, fields, read_context
 from conebandit.service.dashboard.looks import Look
 from conebandit.service.dashboard.pages import EXPERIMENTS, Asked, Pages, Query
-from conebandit.service.dashboard.progress import (
+from conebandit.service.dashboard.past.course import Course
+from conebandit.service.dashboard.past.progress import (
     Reading,
     Settling,
     arms_shown,

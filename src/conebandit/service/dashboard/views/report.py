@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from conebandit.experiment.entries import one_of
 from conebandit.pages.wording import share
+from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, Asked, Pages
-from conebandit.service.dashboard.tally import Tally
 from conebandit.service.errors import ConflictError, CorruptionError
 from conebandit.service.report.facts import gather, head_of
 from conebandit.service.report.page import report_body, whole_page

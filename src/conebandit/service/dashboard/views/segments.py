@@ -18,16 +18,16 @@ from conebandit.experiment.columns import Categorical, Column, by_column
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.outlook import units_of, with_units
 from conebandit.pages.palette import series
-from conebandit.service.dashboard import map_chart, maps
-from conebandit.service.dashboard.arms import arms_now
-from conebandit.service.dashboard.contexts import PREFIX, Context, context_query, fields, read_context
+from conebandit.service.dashboard.arms.contexts import PREFIX, Context, context_query, fields, read_context
+from conebandit.service.dashboard.arms.rows import arms_now
+from conebandit.service.dashboard.counts.tally import Sample, Tally
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.map_chart import COLOURINGS, WORDS, Colouring
-from conebandit.service.dashboard.maps import Tiles
 from conebandit.service.dashboard.pages import Asked, Pages
-from conebandit.service.dashboard.rules import Rules, rules_of, sample_of
-from conebandit.service.dashboard.tally import Sample, Tally
+from conebandit.service.dashboard.segments import map_chart, maps
+from conebandit.service.dashboard.segments.map_chart import COLOURINGS, WORDS, Colouring
+from conebandit.service.dashboard.segments.maps import Tiles
+from conebandit.service.dashboard.segments.rules import Rules, rules_of, sample_of
 from conebandit.validate.arrays import FloatArray
 
 

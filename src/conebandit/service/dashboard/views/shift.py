@@ -15,12 +15,12 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import series
 from conebandit.pages.wording import moment, number, share, shown
+from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.moved import BeforeAfter, MovedColumn, Period, compare, traffic
 from conebandit.service.dashboard.pages import Asked, Pages
-from conebandit.service.dashboard.rules import Rules, rules_of
-from conebandit.service.dashboard.tally import Tally
+from conebandit.service.dashboard.segments.moved import BeforeAfter, MovedColumn, Period, compare, traffic
+from conebandit.service.dashboard.segments.rules import Rules, rules_of
 from conebandit.service.log.times import as_time
 from conebandit.service.replies import ShiftReport
 

@@ -12,12 +12,18 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.facets import facets_of
 from conebandit.experiment.standing import Standing
 from conebandit.experiment.what_if import Comparison, Hypothesis, compare, cone_in_words, present
-from conebandit.service.dashboard.arm_charts import axis_label, margins, overview
-from conebandit.service.dashboard.arms import ArmsAt, arms_at, arms_now, retired
-from conebandit.service.dashboard.contexts import Context, fields, read_context, recent_context
+from conebandit.service.dashboard.arms.charts import axis_label, margins, overview
+from conebandit.service.dashboard.arms.contexts import Context, fields, read_context, recent_context
+from conebandit.service.dashboard.arms.rows import ArmsAt, arms_at, arms_now, retired
+from conebandit.service.dashboard.arms.suppositions import (
+    MAX_ALL_PAIRS,
+    is_said_by_rates,
+    rate_rows,
+    resolutions,
+    supposed,
+)
 from conebandit.service.dashboard.looks import Look
 from conebandit.service.dashboard.pages import Asked, Pages, Query
-from conebandit.service.dashboard.suppositions import MAX_ALL_PAIRS, is_said_by_rates, rate_rows, resolutions, supposed
 from conebandit.service.dashboard.views.front import to_context
 
 PATH = "/what-if"

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from starlette.concurrency import run_in_threadpool
 
-from conebandit.service.dashboard.counting import Counting
-from conebandit.service.dashboard.tally import Tally
+from conebandit.service.dashboard.counts.counting import Counting
+from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.errors import CorruptionError, NotFoundError, ServiceError, UnavailableError
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import BEGINNING, Record

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.service.dashboard.tally import DAY, HOUR, Periods
+from conebandit.service.dashboard.counts.tally import DAY, HOUR, Periods
 
 YOUNG = 3 * DAY  # milliseconds for which an experiment is shown by the hour
 

@@ -19,9 +19,9 @@ from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import series
 from conebandit.pages.wording import share, shown
 from conebandit.policies.compiled import estimates
-from conebandit.service.dashboard.course import Course, Past, Point
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
+from conebandit.service.dashboard.past.course import Course, Past, Point
 from conebandit.validate.arrays import FloatArray
 
 WIDTH, HEIGHT = 460, 300  # of a chart; two stand side by side

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from conebandit.experiment.units import as_unit
 from conebandit.service.audit import Wanted, find_events
-from conebandit.service.dashboard.telling import KINDS, by_whom, exact, history, told
+from conebandit.service.dashboard.words.telling import KINDS, by_whom, exact, history, told
 from conebandit.service.engine.traffic import decision_id
 from conebandit.service.errors import NotFoundError
 from conebandit.service.log.entries import read_as

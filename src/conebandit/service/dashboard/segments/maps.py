@@ -14,7 +14,7 @@ from conebandit.experiment.columns import Categorical, Column, Numeric, by_colum
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.policy import Served
 from conebandit.experiment.recommendation import Recommended, recommended
-from conebandit.service.dashboard.contexts import OTHER, Context
+from conebandit.service.dashboard.arms.contexts import OTHER, Context
 from conebandit.service.dashboard.looks import Look
 from conebandit.validate.arrays import FloatArray
 

@@ -17,8 +17,8 @@ from conebandit.experiment.rules import BurnInRule, CapRule, Rule
 from conebandit.pages import wording
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import series
-from conebandit.service.dashboard.tally import DAY, HOUR, Periods, Tally
-from conebandit.service.dashboard.telling import STAGES, THEN
+from conebandit.service.dashboard.counts.tally import DAY, HOUR, Periods, Tally
+from conebandit.service.dashboard.words.telling import STAGES, THEN
 from conebandit.service.engine.clock import MAX_STEP
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.service.dashboard.tally import Sample
+from conebandit.service.dashboard.counts.tally import Sample
 from conebandit.service.log.entries import whole_body
 from conebandit.service.stores.records import Record
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.metrics import Metric
-from conebandit.service.dashboard.decisions import Drawn, Index, Sampler, as_sample, uniformly
-from conebandit.service.dashboard.periods import YOUNG, Series, by_day, by_hour
-from conebandit.service.dashboard.tally import MAX_RECENT, MAX_SAMPLE, Sample, Standing, Tally
+from conebandit.service.dashboard.counts.decisions import Drawn, Index, Sampler, as_sample, uniformly
+from conebandit.service.dashboard.counts.periods import YOUNG, Series, by_day, by_hour
+from conebandit.service.dashboard.counts.tally import MAX_RECENT, MAX_SAMPLE, Sample, Standing, Tally
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log import events
 from conebandit.service.log.entries import Entry, read, read_as

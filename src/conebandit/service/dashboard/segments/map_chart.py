@@ -12,8 +12,8 @@ from conebandit.experiment.columns import Categorical, Numeric
 from conebandit.pages.chart import Axis, Panel
 from conebandit.pages.palette import SERIES, series
 from conebandit.pages.wording import count, number, share, shown
-from conebandit.service.dashboard.contexts import OTHER
-from conebandit.service.dashboard.maps import Side, Tiles, Value
+from conebandit.service.dashboard.arms.contexts import OTHER
+from conebandit.service.dashboard.segments.maps import Side, Tiles, Value
 
 Colouring = Literal["leader", "front", "traffic"]
 COLOURINGS: tuple[Colouring, ...] = get_args(Colouring)

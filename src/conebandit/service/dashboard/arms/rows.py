@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from conebandit.experiment.facets import Facet, facets_of
 from conebandit.experiment.standing import Standing, standings
 from conebandit.geometry.cone import Cone
-from conebandit.service.dashboard import arm_charts
-from conebandit.service.dashboard.contexts import Context
+from conebandit.service.dashboard.arms import charts
+from conebandit.service.dashboard.arms.contexts import Context
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.telling import LEFT_OUT
+from conebandit.service.dashboard.words.telling import LEFT_OUT
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,16 @@ class ArmsAt:
     rows
         Arms on the front first, and likelier ones before others.
     drawn
-        For :mod:`~conebandit.service.dashboard.arm_charts`.
+        For :mod:`~conebandit.service.dashboard.arms.charts`.
     """
 
     rows: tuple[ArmRow, ...]
-    drawn: arm_charts.View
+    drawn: charts.View
 
     @property
     def n_drawn(self) -> int:
         """How many arms are drawn."""
-        return min(sum(arm.known for arm in self.drawn.arms), arm_charts.MAX_DRAWN)
+        return min(sum(arm.known for arm in self.drawn.arms), charts.MAX_DRAWN)
 
     @property
     def has_chances(self) -> bool:
@@ -72,12 +72,10 @@ def arms_at(look: Look, found: Sequence[Standing], cone: Cone) -> ArmsAt:
     """What is said about arms that stand like this under a cone."""
     facets = facets_of(cone, look.experiment.metrics)
     said = [_status(look, arm) for arm in found]
-    titles = [arm_charts.in_words(arm, facets, status) for arm, status in zip(found, said, strict=True)]
-    rows = [
-        ArmRow(arm, status, tuple(arm_charts.margins(arm, facets))) for arm, status in zip(found, said, strict=True)
-    ]
+    titles = [charts.in_words(arm, facets, status) for arm, status in zip(found, said, strict=True)]
+    rows = [ArmRow(arm, status, tuple(charts.margins(arm, facets))) for arm, status in zip(found, said, strict=True)]
     rows.sort(key=lambda row: (not row.standing.outlook.on_front, -_likely(row.standing)))
-    return ArmsAt(tuple(rows), arm_charts.View(found, titles, look.experiment.metrics, facets))
+    return ArmsAt(tuple(rows), charts.View(found, titles, look.experiment.metrics, facets))
 
 
 def retired(look: Look) -> frozenset[str]:

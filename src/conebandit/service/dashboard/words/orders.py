@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from conebandit.experiment import entries
 from conebandit.experiment.declaration import MODES, Stage, as_arm_name, as_mode, as_stage
 from conebandit.pages.wording import shown
-from conebandit.service.dashboard.telling import LEFT_OUT, THEN
+from conebandit.service.dashboard.words.telling import LEFT_OUT, THEN
 from conebandit.service.engine.lifecycle import NEXT_STAGES
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError

@@ -20,7 +20,7 @@ from conebandit.experiment.standing import Standing
 from conebandit.pages.chart import BOTTOM, LEFT, RIGHT, TOP, Axis, Panel, dot
 from conebandit.pages.palette import series
 from conebandit.pages.wording import share, shown
-from conebandit.service.dashboard.regions import Point, better_region, needed_facets
+from conebandit.service.dashboard.arms.regions import Point, better_region, needed_facets
 
 MAX_DRAWN = 60  # arms; more cannot be told apart, and all are in the table
 MAX_CROSSES = 16  # arms whose intervals are all shown; of more, that of the arm that is pointed at

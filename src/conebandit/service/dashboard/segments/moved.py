@@ -15,10 +15,10 @@ from conebandit.diagnose.rho import Rho
 from conebandit.diagnose.tables import MIN_ROWS, Pair
 from conebandit.experiment.columns import Categorical, Column, by_column
 from conebandit.pages.chart import DAY
+from conebandit.service.dashboard.counts.tally import Sample
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.maps import ask, rows_within
-from conebandit.service.dashboard.rules import Rules, sample_of
-from conebandit.service.dashboard.tally import Sample
+from conebandit.service.dashboard.segments.maps import ask, rows_within
+from conebandit.service.dashboard.segments.rules import Rules, sample_of
 from conebandit.validate.arrays import FloatArray
 
 MAX_COMPARED = 500  # decisions of each part whose columns are compared

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from conebandit.experiment.segments import Segments, segments_of
 from conebandit.policies.compiled import estimates
-from conebandit.service.dashboard.contexts import Context
+from conebandit.service.dashboard.arms.contexts import Context
+from conebandit.service.dashboard.counts.tally import Sample, Tally
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.looks import Look
-from conebandit.service.dashboard.maps import MAX_WORK, ask, rows_within, typical
-from conebandit.service.dashboard.tally import Sample, Tally
+from conebandit.service.dashboard.segments.maps import MAX_WORK, ask, rows_within, typical
 from conebandit.validate.arrays import FloatArray
 
 MAX_RULES = 6  # as many as Learner.segments makes

@@ -1,0 +1,1 @@
+"""Arms at a context that somebody chooses, as rows and as pictures."""

@@ -1,0 +1,1 @@
+"""Whole logs, counted beside the writer: what they add up to, and a sample of their decisions."""

@@ -1,0 +1,1 @@
+"""Who gets what: rules, maps, and what has moved in the population."""
