@@ -40,6 +40,10 @@ PATIENCE, PAUSE = 30.0, 1.0  # seconds for which a start tries again while the s
 GRACE = 10  # seconds for requests that are being answered when the service is told to end
 QUIET = 1.0  # seconds of a start before it says why it takes so long
 COMPILING = "Compiling kernels (first use on this machine; `conebandit warm` does it beforehand) ..."
+# When garbage in cycles is looked for: after so many new objects, and so many of the smaller searches. Whoever reads a
+# log keeps a few thousand objects for a moment; by Python's own choice (700, 10, 10) they would set off a search of all
+# memory again and again, which stops every thread for 30 ms or more.
+GARBAGE = (20_000, 20, 20)
 SWITCH = 0.0005  # seconds for which a thread may keep the others from running; Python's own choice is ten times that
 
 log = logging.getLogger("conebandit.service")
@@ -93,6 +97,7 @@ def serve(
     access_log.turn(on=log_requests)
     # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*GARBAGE)
     allow_files()
     anchors = None if anchor is None else partial(Anchors, send=destination(anchor), every=anchor_every)
     prepare = partial(
