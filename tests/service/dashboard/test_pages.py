@@ -1,5 +1,6 @@
 """The ground of the dashboard: signing in, sessions, forms, headers, and what becomes of nonsense."""
 
+import asyncio
 import base64
 import copy
 import json
@@ -569,6 +570,32 @@ def test_however_many_look_they_keep_one_thread_busy(kept, url, monkeypatch, vie
         replies = list(threads.map(httpx.get, [url + OVERVIEW + view] * 8))
     assert [reply.status_code for reply in replies] == [200] * 8
     assert most == [1] * 8
+
+
+def test_no_page_is_written_in_the_event_loop(kept, url, monkeypatch, come):
+    """Decisions would wait for it."""
+    render, places = pages_module.render, []
+
+    def note(template, **values):
+        try:
+            places.append((template, asyncio.get_running_loop()))
+        except RuntimeError:
+            places.append((template, None))
+        return render(template, **values)
+
+    monkeypatch.setattr(pages_module, "render", note)
+    visitor = come()
+    paths = [path for path, _, _ in VIEWS]
+    paths += ["/segments?colour=leader", "/segments/rules", "/shift?since=2026-01-01", "/shift/alarm", "/log/held"]
+    paths += ["/shift/population", "/progress/settled", "/log/audit", "/log?decision=x", "/report/body"]
+    for path in paths:
+        for headers in ({}, {"hx-request": "true"}):
+            visitor.http.get(OVERVIEW + path, headers=headers)
+    visitor.get("/dashboard")
+    visitor.send(f"{OVERVIEW}/control/confirm", 200, what="mode", value="off")
+    written = {template for template, _ in places} - {"dashboard/problem.html"}
+    assert len(written) > 20
+    assert not [template for template, loop in places if loop is not None and template in written]
 
 
 def test_an_experiment_may_be_called_like_a_page(kept, come):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -170,8 +171,12 @@ class Pages:
         async with self._computing:
             return await self.backend.in_thread(work, *args)
 
-    def show(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A page, or a part of one, from a template in ``templates/dashboard``."""
+    async def show(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A page, or a part of one, from a template in ``templates/dashboard``; the event loop is free meanwhile."""
+        return await self.compute(partial(self.page, asked, template, status, **values))
+
+    def page(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """The same for those who are in a thread already: to fill a long template takes a while."""
         names: dict[str, Any] = {"experiment": asked.experiment} if asked.experiment else {}
         return self._page(asked.visitor, template, status, **{"said": asked.said, **names, **values})
 

@@ -25,7 +25,7 @@ def add_control(pages: Pages) -> None:
     @pages.view("/control", "admin")
     async def control(asked: Asked) -> Response:
         now = await look(asked)
-        return pages.show(asked, "control.html", view="Control", now=now, modes=MODES_IN_WORDS, revived=REVIVED)
+        return await pages.show(asked, "control.html", view="Control", now=now, modes=MODES_IN_WORDS, revived=REVIVED)
 
     async def ask(asked: Asked, order: Order, seen: int, problem: str = "") -> Response:
         now = await look(asked)
@@ -33,7 +33,7 @@ def add_control(pages: Pages) -> None:
             return pages.back(asked, "/control", f"{order.title}: it is so already.")
         values: dict[str, Any] = {"order": order, "said_to_happen": order.consequences(now), "seen": seen, "now": now}
         values |= {"reason": asked.form.get("reason", ""), "max_reason": MAX_REASON, "problem": problem}
-        return pages.show(asked, "control_confirm.html", 422 if problem else 200, view="Control", **values)
+        return await pages.show(asked, "control_confirm.html", 422 if problem else 200, view="Control", **values)
 
     @pages.action("/control/confirm")
     async def confirm(asked: Asked) -> Response:

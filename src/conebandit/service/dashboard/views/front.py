@@ -43,7 +43,7 @@ def _show(pages: Pages, asked: Asked, look: Look, context: Context, pair: tuple[
         "no_recent": "none" in asked.query,
     }
     template = "front_part.html" if asked.part else "front.html"
-    return pages.show(asked, template, view="Front", **form, **_shown(look, context, pair))
+    return pages.page(asked, template, view="Front", **form, **_shown(look, context, pair))
 
 
 def to_context(asked: Asked, path: str, context: Context | None) -> RedirectResponse:

@@ -44,7 +44,7 @@ def _add_search(pages: Pages) -> None:
             return await found(asked)
         before = _position(asked, "before")
         page = await pages.backend.read_long("events", latest, store, asked.experiment, before)
-        return pages.show(asked, "log.html", view="Log", page=page, before=before, formats=list(FORMATS))
+        return await pages.show(asked, "log.html", view="Log", page=page, before=before, formats=list(FORMATS))
 
     async def found(asked: Asked) -> Response:
         """What became of a decision, or of a unit; if there is none, that is no fault of the page."""
@@ -60,7 +60,7 @@ def _add_search(pages: Pages) -> None:
             await pages.looks.get(asked.experiment)  # a 404 of its own if there is no such experiment
             problem, status = str(refusal), refusal.status
         values = {"page": page, "problem": problem, "decision": decision, "unit": unit}
-        return pages.show(asked, "log_found.html", status, view="Log", **values)
+        return await pages.show(asked, "log_found.html", status, view="Log", **values)
 
     @pages.view("/log/audit")
     async def audit(asked: Asked) -> Response:
@@ -72,7 +72,7 @@ def _add_search(pages: Pages) -> None:
             problem = str(refusal)
         template = "log_audit_part.html" if asked.part else "log_audit.html"
         values = {"groups": GROUPS, "kinds": KINDS, "query": asked.query, "page": page, "problem": problem}
-        return pages.show(asked, template, 422 if problem else 200, view="Log", **values)
+        return await pages.show(asked, template, 422 if problem else 200, view="Log", **values)
 
 
 def _add_held(pages: Pages) -> None:
@@ -80,7 +80,7 @@ def _add_held(pages: Pages) -> None:
     async def on_hold(asked: Asked) -> Response:
         after, store = _position(asked, "after"), pages.backend.store
         page = await pages.backend.read_long("events", held, store, asked.experiment, after)
-        return pages.show(asked, "log_held.html", view="Log", page=page, plain=plain, max_reason=MAX_REASON)
+        return await pages.show(asked, "log_held.html", view="Log", page=page, plain=plain, max_reason=MAX_REASON)
 
     @pages.action("/log/held", "admin")
     async def review(asked: Asked) -> Response:

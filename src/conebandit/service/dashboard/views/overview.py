@@ -43,7 +43,7 @@ def add_overview(pages: Pages) -> None:
             "health": await _health(pages.backend, ahead),
         }
         template = "experiments_part.html" if asked.part else "experiments.html"
-        return await pages.compute(lambda: pages.show(asked, template, **values))
+        return await pages.show(asked, template, **values)
 
     @pages.view("")
     async def overview(asked: Asked) -> Response:
@@ -56,7 +56,7 @@ def add_overview(pages: Pages) -> None:
         values: dict[str, Any] = {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
         values["health"] = await _health(pages.backend, ahead)
         return await pages.compute(
-            lambda: pages.show(asked, template, view="Overview", **values, **_shown(present, tally))
+            lambda: pages.page(asked, template, view="Overview", **values, **_shown(present, tally))
         )
 
 

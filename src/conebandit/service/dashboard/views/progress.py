@@ -69,7 +69,7 @@ def add_progress(pages: Pages) -> None:
             values |= {"size": size, "sentence": settled_words(size, look), "picture": picture}
         except InvalidError as error:
             values["problem"] = str(error)
-        return pages.show(asked, template, view="Progress", look=look, **values)
+        return await pages.show(asked, template, view="Progress", look=look, **values)
 
 
 def _wanted(look: Look, query: Query) -> _Wanted:
@@ -86,9 +86,9 @@ def _show(pages: Pages, asked: Asked, look: Look, wanted: _Wanted, course: Cours
     query = f"{context_query(wanted.context)}&{urlencode({'by': wanted.by, 'arm': wanted.arm})}"
     found = {**_found(course, look, wanted), "here": here, "again": f"{here}?{query}", "look": look, "wanted": wanted}
     if asked.part:
-        return pages.show(asked, "progress_part.html", **found)
+        return pages.page(asked, "progress_part.html", **found)
     found["fields"] = fields(look.experiment, wanted.context)
-    return pages.show(asked, "progress.html", view="Progress", along=ALONG, **found)
+    return pages.page(asked, "progress.html", view="Progress", along=ALONG, **found)
 
 
 def _found(course: Course, look: Look, wanted: _Wanted) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def add_report(pages: Pages) -> None:
     async def report(asked: Asked) -> Response:
         tally = await pages.tallies.get(asked.experiment)
         values: dict[str, Any] = {"tally": tally, "here": _here(asked), "pdf": chromium() is not None, "body": ""}
-        return pages.show(asked, "report_part.html" if asked.part else "report.html", view="Report", **values)
+        return await pages.show(asked, "report_part.html" if asked.part else "report.html", view="Report", **values)
 
     @pages.view("/report/body")
     async def body(asked: Asked) -> Response:
@@ -72,7 +72,7 @@ def add_report(pages: Pages) -> None:
         if asked.part:
             return Response(str(made), media_type="text/html", headers=HEADERS)
         values: dict[str, Any] = {"tally": tally, "here": _here(asked), "pdf": chromium() is not None, "body": made}
-        return pages.show(asked, "report.html", view="Report", **values)
+        return await pages.show(asked, "report.html", view="Report", **values)
 
     @pages.view("/report/file")
     async def file(asked: Asked) -> Response:

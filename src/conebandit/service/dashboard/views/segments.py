@@ -84,7 +84,7 @@ def add_segments(pages: Pages, kept: Kept) -> None:
     async def segments(asked: Asked) -> Response:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
         if not asked.query and not asked.part:  # the page first, and then what takes a while
-            return pages.show(asked, "segments.html", view="Segments", look=look, tally=tally, later=True)
+            return await pages.show(asked, "segments.html", view="Segments", look=look, tally=tally, later=True)
         async with one_at_a_time:
             return await pages.backend.in_thread(_show, pages, asked, kept, look, tally)
 
@@ -93,7 +93,7 @@ def add_segments(pages: Pages, kept: Kept) -> None:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
         async with one_at_a_time:
             found = await pages.backend.in_thread(_rules, kept, look, tally)
-        return pages.show(asked, "segments_rules.html", look=look, tally=tally, **found)
+        return await pages.show(asked, "segments_rules.html", look=look, tally=tally, **found)
 
 
 def _show(pages: Pages, asked: Asked, kept: Kept, look: Look, tally: Tally) -> Response:
@@ -102,8 +102,8 @@ def _show(pages: Pages, asked: Asked, kept: Kept, look: Look, tally: Tally) -> R
     values: dict[str, Any] = {"look": look, "tally": tally, "map": _map(kept, look, tally, choice)}
     if not asked.part:
         whole = {"view": "Segments", "later": False, **_rules(kept, look, tally)}
-        return pages.show(asked, "segments.html", **values, **whole)
-    answer = pages.show(asked, "segments_map.html", **values)
+        return pages.page(asked, "segments.html", **values, **whole)
+    answer = pages.page(asked, "segments_map.html", **values)
     if "x" in asked.query:  # somebody has chosen it
         answer.headers["hx-push-url"] = f"{asked.request.url.path}{choice.address()}"
     return answer

@@ -53,21 +53,21 @@ def add_shift(pages: Pages, kept: Kept) -> None:
     async def shift(asked: Asked) -> Response:
         if not asked.query:  # the page first, and then what takes a while
             look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
-            return pages.show(asked, "shift.html", view="Shift", look=look, tally=tally, later=True)
+            return await pages.show(asked, "shift.html", view="Shift", look=look, tally=tally, later=True)
         _chosen_time(asked.query.get("since", ""))  # refuses what is none before a log is read
         values = {**await alarm_of(asked), **await population(asked)}
-        return pages.show(asked, "shift.html", view="Shift", **values, later=False, follow=False)
+        return await pages.show(asked, "shift.html", view="Shift", **values, later=False, follow=False)
 
     @pages.view("/shift/alarm")
     async def alarm(asked: Asked) -> Response:
         values = await alarm_of(asked)
         if values["report"].alarm is not None:  # compare what came before the change with what came after
             values |= {**await population(asked), "follow": True}
-        return pages.show(asked, "shift_alarm.html", **{"follow": False, **values})
+        return await pages.show(asked, "shift_alarm.html", **{"follow": False, **values})
 
     @pages.view("/shift/population")
     async def moved(asked: Asked) -> Response:
-        return pages.show(asked, "shift_population.html", **await population(asked))
+        return await pages.show(asked, "shift_population.html", **await population(asked))
 
 
 # ---- the alarm ------------------------------------------------------------------------------------------------------

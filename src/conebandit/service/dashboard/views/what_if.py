@@ -45,7 +45,7 @@ def add_what_if(pages: Pages) -> None:
 def _show(pages: Pages, asked: Asked, look: Look, context: Context) -> Response:
     form = {"fields": fields(look.experiment, context), "no_recent": "none" in asked.query}
     template = "what_if_part.html" if asked.part else "what_if.html"
-    return pages.show(asked, template, view="What if", **{**form, **_shown(look, context, asked.query)})
+    return pages.page(asked, template, view="What if", **{**form, **_shown(look, context, asked.query)})
 
 
 def _shown(look: Look, context: Context, query: Query) -> dict[str, Any]:
