@@ -19,15 +19,12 @@ def add_control(pages: Pages) -> None:
     async def look(asked: Asked) -> Situation:
         return await backend.in_turn(asked.experiment, lambda turn: situation(turn, asked.experiment))
 
-    async def last(asked: Asked) -> int:
-        return await backend.in_thread(last_order, backend.store, asked.experiment)
-
     @pages.view("/control", "admin")
     async def control(asked: Asked) -> Response:
         now = await look(asked)
         return await pages.show(asked, "control.html", view="Control", now=now, modes=MODES_IN_WORDS, revived=REVIVED)
 
-    async def ask(asked: Asked, order: Order, seen: int, problem: str = "") -> Response:
+    async def ask(asked: Asked, order: Order, seen: str, problem: str = "") -> Response:
         now = await look(asked)
         if not problem and order.holds(now):
             return pages.back(asked, "/control", f"{order.title}: it is so already.")
@@ -37,22 +34,18 @@ def add_control(pages: Pages) -> None:
 
     @pages.action("/control/confirm")
     async def confirm(asked: Asked) -> Response:
-        return await ask(asked, Order.read(asked.form), await last(asked))
+        order = Order.read(asked.form)
+        return await ask(asked, order, await backend.in_thread(last_order, backend.store, asked.experiment))
 
     @pages.action("/control/do")
     async def do(asked: Asked) -> Response:
         """Sent twice it does nothing twice."""
-        order, id_, reason = Order.read(asked.form), asked.experiment, asked.form.get("reason")
-        seen, now = _seen(asked), await last(asked)
+        order, id_ = Order.read(asked.form), asked.experiment
+        reason, seen = asked.form.get("reason"), asked.form.get("seen", "")
         if order.is_final and order.what == "stage" and asked.form.get("typed", "").strip() != id_:
             return await ask(asked, order, seen, f"to end it, type its id: {id_}")
         try:
-            done = await backend.in_turn(id_, lambda turn: order.carry_out(turn, id_, reason, seen, now))
+            done = await backend.in_turn(id_, lambda turn: order.carry_out(turn, id_, reason, seen))
         except InvalidError as refusal:
             return await ask(asked, order, seen, str(refusal))
         return pages.back(asked, "/control", f"{order.title}: {'done' if done else 'it was so already'}.")
-
-
-def _seen(asked: Asked) -> int:
-    text = asked.form.get("seen", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

@@ -14,7 +14,9 @@ from conebandit.service.engine.lifecycle import NEXT_STAGES
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log import events
+from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import Head
 
 MAX_NAMED = 10  # arms that a sentence lists; more are counted
 KINDS = tuple(
@@ -114,11 +116,26 @@ def situation(turn: Turn, experiment_id: str) -> Situation:
     )
 
 
-def last_order(store: Store, experiment_id: str) -> int:
-    """Position of the last event that has changed what an order would do."""
+def last_order(store: Store, experiment_id: str) -> str:
+    """The last event that has changed what an order would do, as a page carries it: its position and checksum."""
     with store.read() as session:
         head = session.existing_head(experiment_id)
-        return session.of_kinds(experiment_id, KINDS, head.seq)[-1].seq
+        return _as_text(session.of_kinds(experiment_id, KINDS, head.seq)[-1].head)
+
+
+def _is_last_order(turn: Turn, experiment_id: str, seen: str) -> bool:
+    """Whether the event that a page has carried is still the last one; within a turn, so that none can come between."""
+    transaction, position = turn.transaction, seen.partition(" ")[0]
+    if not (position.isascii() and position.isdigit()) or len(position) > len(str(MAX_POSITION)):
+        return False
+    upto = transaction.state(experiment_id).head.seq
+    transaction.write(experiment_id)  # what others have ordered in this very turn
+    since = transaction.session.of_kinds(experiment_id, KINDS, upto, int(position) - 1)
+    return [_as_text(record.head) for record in since] == [seen]
+
+
+def _as_text(head: Head) -> str:
+    return f"{head.seq} {head.check}"
 
 
 class Order(NamedTuple):
@@ -192,11 +209,14 @@ class Order(NamedTuple):
         """What will happen, and to whom."""
         return WORDS[self.what](self, now)
 
-    def carry_out(self, turn: Turn, experiment_id: str, reason: str | None, seen: int, last: int) -> bool:
-        """Do it, unless things have changed since somebody has read what would happen; False if it is so already."""
+    def carry_out(self, turn: Turn, experiment_id: str, reason: str | None, seen: str) -> bool:
+        """Do it, unless things have changed since somebody has read what would happen; False if it is so already.
+
+        ``seen`` is what :func:`last_order` said then.
+        """
         if self.holds(situation(turn, experiment_id)):
             return False
-        if seen != last:
+        if not _is_last_order(turn, experiment_id, seen):
             raise ConflictError(
                 "the experiment has changed since this page was shown, so that something else might happen than what "
                 "it said. Go back to Control and look again."
