@@ -5,6 +5,8 @@ import random
 import re
 import shlex
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from conebandit._version import __version__
 from conebandit.cli import app
 from conebandit.service.dashboard.counts.tallies import read_tally
+from conebandit.service.dashboard.views import report as views_report
 from conebandit.service.errors import ServiceError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
@@ -394,3 +397,31 @@ def test_pdf_is_offered_where_it_can_be_made(one, path, monkeypatch):
         assert (refused.status_code, "PDF needs Chromium" in refused.text) == (422, True)
         monkeypatch.setattr(pdf, "NAMES", ("true",))
         assert "format=pdf" in client.get(here).text
+
+
+def test_a_pdf_that_takes_long_keeps_nobody_else_waiting(one, path, monkeypatch):
+    one.store.close()
+    begun, done = Event(), Event()
+
+    def print_slowly(page):
+        begun.set()
+        assert done.wait(60)
+        return b"%PDF of " + page[:5].encode()
+
+    monkeypatch.setattr(views_report, "to_pdf", print_slowly)
+    monkeypatch.setattr(views_report, "MAX_WAIT", 0.2)
+    here = "/dashboard/experiments/checkout/report"
+    with serving(path) as url, httpx.Client(base_url=url, timeout=60) as client, ThreadPoolExecutor(1) as threads:
+        first = threads.submit(client.get, f"{here}/file", params={"format": "pdf"})
+        try:
+            assert begun.wait(60)
+            assert client.get(f"{here}/file").status_code == 200
+            assert client.get(f"{here}/body").status_code == 200
+            second = client.get(f"{here}/file", params={"format": "pdf"})
+        finally:
+            done.set()
+        assert (second.status_code, second.headers["retry-after"]) == (503, "0")
+        assert "Another PDF is being made" in second.text
+        assert first.result().content == b"%PDF of <!doc"
+        again = client.get(f"{here}/file", params={"format": "pdf"})
+        assert again.status_code == 200, "whoever has failed or waited in vain has left nothing locked"

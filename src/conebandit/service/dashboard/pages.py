@@ -331,7 +331,9 @@ class Pages:
         there = visitor is not NOBODY and status not in (403, 404)  # as far as we know
         experiment = request.path_params.get("experiment") if there else None
         names = {} if experiment is None else {"experiment": experiment}
-        return self._page(visitor, "problem.html", status, heading=heading, problem=words, **names)
+        answer = self._page(visitor, "problem.html", status, heading=heading, problem=words, **names)
+        answer.headers.update(getattr(refusal, "headers", None) or {})  # such as when to come again
+        return answer
 
     def _sign_in_page(self, where: str, problem: str = "", status: int = 200) -> Response:
         return self._page(NOBODY, "sign_in.html", status, next=where, problem=problem, max_actor=MAX_ACTOR)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastapi import Response
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 
 from conebandit.experiment.entries import one_of
 from conebandit.pages.wording import share
@@ -16,6 +17,7 @@ from conebandit.service.dashboard.counts.tally import Tally
 from conebandit.service.dashboard.kept import Kept
 from conebandit.service.dashboard.pages import EXPERIMENTS, HEADERS, Asked, Pages
 from conebandit.service.errors import ConflictError, CorruptionError
+from conebandit.service.http.backend import Backend
 from conebandit.service.report.facts import gather, head_of
 from conebandit.service.report.page import report_body, whole_page
 from conebandit.service.report.pdf import chromium, to_pdf
@@ -25,6 +27,8 @@ from conebandit.service.stores.base import Store
 FORMATS = {"html": "text/html; charset=utf-8", "pdf": "application/pdf"}
 MAX_KEPT = 4  # reports in memory
 PATIENCE = 30.0  # seconds that a file waits for a long log
+MAX_WAIT = 20.0  # seconds that one waits while PDFs of others are made
+BUSY = "Another PDF is being made. Ask again in a moment, or take the report as HTML and print that."
 
 
 class Reports:
@@ -47,16 +51,34 @@ class Reports:
         key = tally.experiment, head_of(self._store, tally).check
         return self._kept.get(key, lambda: report_body(gather(self._store, tally, self._watch)))
 
-    def file(self, tally: Tally, format_: str) -> bytes:
-        """The same as a file, made now."""
-        page = str(whole_page(self.body(tally), tally.experiment, int(time.time() * 1000)))
-        return to_pdf(page) if format_ == "pdf" else page.encode()
+    def page(self, tally: Tally) -> str:
+        """The same as a page of its own, made now."""
+        return str(whole_page(self.body(tally), tally.experiment, int(time.time() * 1000)))
+
+
+class Printer:
+    """Pages on paper, one after the other: Chromium takes a core, and much memory. Nobody waits for long in vain."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend, self._printing = backend, asyncio.Lock()
+
+    async def print(self, page: str) -> bytes:
+        """A page as PDF; a 503 if others are still being printed after some seconds."""
+        try:
+            await asyncio.wait_for(self._printing.acquire(), MAX_WAIT)
+        except TimeoutError:
+            raise HTTPException(503, BUSY, {"retry-after": f"{MAX_WAIT:.0f}"}) from None
+        try:
+            return await self._backend.in_thread(to_pdf, page)
+        finally:
+            self._printing.release()
 
 
 def add_report(pages: Pages) -> None:
     """Let people read the report, and take it with them."""
     store, kernels = pages.backend.store, pages.backend.writer.kernels
     reports, one_at_a_time = Reports(store, ShiftWatch(store, kernels.for_shift)), asyncio.Lock()
+    printer = Printer(pages.backend)
 
     @pages.view("/report")
     async def report(asked: Asked) -> Response:
@@ -79,7 +101,8 @@ def add_report(pages: Pages) -> None:
         format_ = one_of(asked.query.get("format", "html"), tuple(FORMATS), "format")
         tally = _whole(await pages.tallies.get(asked.experiment, patience=PATIENCE))
         async with one_at_a_time:
-            content = await pages.backend.in_thread(reports.file, tally, format_)
+            page = await pages.backend.in_thread(reports.page, tally)
+        content = page.encode() if format_ == "html" else await printer.print(page)
         name = f'attachment; filename="{asked.experiment}.{format_}"'
         return Response(content, media_type=FORMATS[format_], headers={**HEADERS, "content-disposition": name})
 
