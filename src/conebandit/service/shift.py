@@ -139,7 +139,7 @@ class ShiftWatch:
                 if watched is not None and watched.seen.seq > head.seq:
                     watched = None  # somebody asks about the past
                 erased = erased_units(session, experiment_id, 2**62)
-                if watched is not None and not _leads_to(session, experiment_id, watched.seen):
+                if watched is not None and not leads_to(session, experiment_id, watched.seen):
                     watched = None  # another log of the same name
                 if watched is not None and not watched.monitor.n_contexts:
                     watched = None  # until then a draft may be declared otherwise
@@ -180,9 +180,11 @@ def rehearse_shift(experiment: Experiment) -> None:
         monitor.snapshot()
 
 
-def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
-    """Whether the log holds the event that was seen last."""
-    return seen in [record.head for record in session.events(experiment_id, seen.seq - 1, seen.seq)]
+def leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
+    """Whether the log holds the event that was seen last, if there was one; if not, it is another of the same name."""
+    return seen == BEGINNING or seen in [
+        record.head for record in session.events(experiment_id, seen.seq - 1, seen.seq)
+    ]
 
 
 def _amended(session: Session, experiment_id: str, head: Head) -> dict[str, tuple[float, ...] | None]:

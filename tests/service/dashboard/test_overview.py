@@ -1,5 +1,7 @@
 """The overview says what the API says, of one experiment and of all, however many there are."""
 
+import asyncio
+import copy
 import math
 import random
 import re
@@ -9,14 +11,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from starlette.concurrency import run_in_threadpool
 
 from conebandit.experiment.rules import BoundRule, BurnInRule, CapRule
 from conebandit.pages.wording import count, number, share
 from conebandit.service.dashboard.counts.tallies import read_tally
 from conebandit.service.dashboard.counts.tally import DAY, Periods
 from conebandit.service.dashboard.words import summary
+from conebandit.service.dashboard.words.alarms import Alarms
 from conebandit.service.http.server import serving
 from conebandit.service.replies import RuleStatus
+from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import open_store
 from tests.service.conftest import DECLARATION
 from tests.service.dashboard.visiting import Visitor, make_key
@@ -171,6 +176,36 @@ def test_a_shift_is_told_when_it_has_been_noticed(where, store):
         assert "shift alarms in 1" in ready(visitor, "/dashboard", "alarm").words
 
 
+@pytest.mark.parametrize("events", [0, 1])
+def test_alarms_of_another_log_of_the_same_name_are_not_told(tmp_path, events):
+    """Of one that has as many events, or more."""
+    stores = [open_store(str(tmp_path / f"{place}.db")) for place in range(2)]
+    for place, store in enumerate(stores):
+        run = Driver(store)
+        run.now += place
+        run.create(copy.deepcopy(DECLARATION))
+        for i in range(3 + place * events):
+            run.ask(f"d{i}")
+    with stores[0].read() as before, stores[1].read() as after:
+        heads = [before.existing_head("checkout"), after.existing_head("checkout")]
+
+    async def ask():
+        backend = SimpleNamespace(store=stores[0], in_thread=run_in_threadpool)
+        backend.shift, backend.read_long = ShiftWatch(stores[0]), lambda _, work, *args: run_in_threadpool(work, *args)
+        alarms, told = Alarms(backend), []
+        for store, head in ((stores[0], heads[0]), (stores[1], heads[1])):
+            backend.store, backend.shift = store, ShiftWatch(store)
+            told.append((await alarms.known({"checkout": head}, "here"))["checkout"])
+            await asyncio.gather(*alarms._asking.values())
+            told.append((await alarms.known({"checkout": head}, "here"))["checkout"])
+        return told
+
+    told = asyncio.run(ask())
+    assert [report and report.contexts for report in told] == [None, 3, None, 3 + events]
+    for store in stores:
+        store.close()
+
+
 @pytest.mark.parametrize(("arms", "metrics", "decisions"), [(200, 16, 0), (200, 16, 60), (2, 1, 1)])
 def test_much_and_little_can_be_read(where, store, arms, metrics, decisions):
     run = Driver(store, "e")
@@ -250,6 +285,9 @@ def test_a_damaged_log_does_not_hide_the_others(where, store):
         assert "running" in visitor.get("/dashboard/experiments/fine").words
 
 
+TOTALS = ("requests wait", "logs are being folded anew", "commits since the start")
+
+
 def test_a_key_for_one_experiment_sees_no_other(where, store):
     for id_ in ("checkout", "secret"):
         Driver(store, id_).create({**DECLARATION, "id": id_})
@@ -260,6 +298,13 @@ def test_a_key_for_one_experiment_sees_no_other(where, store):
         assert "checkout" in page.words
         assert "secret" not in page.text
         visitor.get("/dashboard/experiments/secret", status=403)
+        for path in ("/dashboard", "/dashboard/experiments/checkout"):
+            words = visitor.get(path).words
+            assert "can be written to" in words
+            assert not [told for told in TOTALS if told in words], "they would tell of the other experiment"
+    with serving(where) as url, Visitor(url) as visitor:
+        visitor.sign_in(make_key(store, "board"))
+        assert all(told in visitor.get("/dashboard").words for told in TOTALS)
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------

@@ -263,3 +263,20 @@ def test_a_look_at_another_log_of_the_same_name_is_a_look_at_that_one(tmp_path, 
     known = [estimates(look.policy, np.full((1, look.experiment.context_dim), 0.5))[0] for look in looks]
     assert np.array_equal(known[0], known[3])
     assert not np.allclose(known[0], known[4])
+
+
+def test_how_many_is_simulated_anew_for_another_log_of_the_same_name(tmp_path, declaration, monkeypatch):
+    calls, settling, look = [], Settling(), None
+    monkeypatch.setattr("conebandit.service.dashboard.past.progress._simulate", lambda *_: calls.append(1))
+    for place, revenue in enumerate((1.0, 5.0)):
+        run = Driver(open_store(str(tmp_path / f"{place}.db")))
+        run.create(copy.deepcopy(declaration))
+        for i in range(8):
+            run.ask(f"d{i}")
+            run.tell(f"d{i}", revenue=revenue, latency=1.0)
+            for _ in range(2):
+                with run.transaction() as transaction:
+                    look = _look(Turn(transaction), run.id, look)
+                settling.ask(look, np.full((5, 3), 0.5), 0.8)
+        run.store.close()
+    assert len(calls) == 16, "once for each state of each of the two"

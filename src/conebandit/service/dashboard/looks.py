@@ -45,6 +45,9 @@ class Look:
         Arms that safety rules leave out.
     copied
         The policy of which this is a copy, as long as it is there.
+    log
+        Whatever was computed from a look holds for a later one only if this is the same object: another log may have
+        come under the same name.
     """
 
     experiment: Experiment
@@ -60,6 +63,7 @@ class Look:
     learned: dict[str, int]
     barred: frozenset[str]
     copied: weakref.ref[Served] | None = field(default=None, compare=False)
+    log: object = field(default_factory=object, compare=False)
     lock: threading.Lock = field(default_factory=threading.Lock, compare=False)
     taken: float = field(default_factory=time.monotonic, compare=False)
 
@@ -104,8 +108,11 @@ def _look(turn: Turn, experiment_id: str, before: Look | None) -> Look:
         "barred": frozenset(state.rules.barred(turn.transaction.time(state))),  # now: a cap of a day ends with it
     }
     policy = state.policy  # another one if the log is another one, of the same name
-    same = before is not None and before.copied is not None and before.copied() is policy
-    if before is not None and same and before.version == state.version and before.experiment.arms == state.known:
+    if before is None or before.copied is None or before.copied() is not policy:
+        log = object()
+    elif before.version == state.version and before.experiment.arms == state.known:
         return replace(before, **now, taken=time.monotonic())
+    else:
+        log = before.log
     experiment = replace(state.experiment, arms=state.known)
-    return Look(experiment=experiment, policy=policy.copy(), copied=weakref.ref(policy), **now)
+    return Look(experiment=experiment, policy=policy.copy(), copied=weakref.ref(policy), log=log, **now)

@@ -23,6 +23,7 @@ from conebandit.service.log.entries import Entry
 from conebandit.service.log.replay import fold_page, start, view_at
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
+from conebandit.service.shift import leads_to
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.records import Head
 from conebandit.service.stores.session import Session
@@ -138,7 +139,7 @@ class Course:
             with self._store.read() as session:
                 head = session.existing_head(self._id)
                 state = self._state
-                if state is None or state.stale or not _leads_to(session, self._id, state.head):
+                if state is None or state.stale or not leads_to(session, self._id, state.head):
                     state = self._begin(session, head)
                 self._events = head.seq
                 return fold_page(session, state, head, self, limit=limit) or state.stale
@@ -277,8 +278,3 @@ class Courses:
             log.exception("the course of an experiment could not be read")
             course.problem, more = FAULT, False
         return more
-
-
-def _leads_to(session: Session, experiment_id: str, seen: Head) -> bool:
-    """Whether the log holds the event that was folded last; if not, it is another one of the same name."""
-    return seen.seq == 0 or seen in [record.head for record in session.events(experiment_id, seen.seq - 1, seen.seq)]

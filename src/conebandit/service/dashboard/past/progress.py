@@ -177,7 +177,7 @@ class Settling:
             raise InvalidError("nothing has been decided yet, so it is not known for which contexts.")
         with look.lock:
             policy = look.policy.copy()  # so that nobody waits for the other one
-        key = (look.experiment.id, look.version, policy.n_observations, power)
+        key = (look.log, look.version, policy.n_observations, power)
         return self._known.get(key, lambda: _simulate(look.experiment, policy, contexts, power))
 
 

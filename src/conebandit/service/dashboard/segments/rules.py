@@ -56,7 +56,7 @@ def sample_of(look: Look, sample: Sample) -> FloatArray:
 
 def rules_of(kept: Kept, look: Look, tally: Tally) -> Rules | None:
     """Rules for the contexts of a tally, found anew when something has been learned or decided."""
-    key = ("rules", look.experiment.id, look.version, tally.seen, tally.at)
+    key = ("rules", look.log, look.version, tally.seen, tally.at)
     return kept.get(key, lambda: find_rules(look, tally.sample))
 
 

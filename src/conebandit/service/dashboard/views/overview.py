@@ -33,7 +33,7 @@ def add_overview(pages: Pages) -> None:
         lines = await pages.backend.in_thread(all_lines.get, ids)
         tallies = await pages.tallies.get_all(ids)
         rows = [_row(line, tallies.get(line.id)) for line in lines]
-        shifts = alarms.known({line.id: line.events for line in lines if line.readable}, "all")
+        shifts = await alarms.known({line.id: line.head for line in lines if line.readable}, "all")
         ahead = {id_: seconds for id_, seconds in pages.backend.writer.ahead.items() if id_ in tallies}
         values: dict[str, Any] = {
             "rows": rows,
@@ -50,7 +50,7 @@ def add_overview(pages: Pages) -> None:
         id_ = asked.experiment
         present = await pages.backend.in_turn(id_, lambda turn: summary.now(turn, id_))
         tally = await pages.tallies.get(id_)
-        shift = alarms.known({id_: present.description.events}, f"one {id_}")[id_]
+        shift = (await alarms.known({id_: present.head}, f"one {id_}"))[id_]
         template = "overview_part.html" if asked.part else "overview.html"
         ahead = {name: seconds for name, seconds in pages.backend.writer.ahead.items() if name == id_}
         values: dict[str, Any] = {"shift": shift, "alarm": "" if shift is None else summary.alarm_words(shift)}
@@ -98,7 +98,8 @@ def _shown(present: summary.Now, tally: Tally) -> dict[str, Any]:
 
 async def _health(backend: Backend, ahead: dict[str, float]) -> list[summary.Health]:
     """What ``/readyz`` and ``/metrics`` know; ``ahead`` are logs that are ahead of the clock, of those one may see."""
+    key = CALLER.get().key
     trying = asyncio.create_task(backend.try_writing())
     await asyncio.wait({trying}, timeout=MAX_WAIT)
     writable = None if not trying.done() else trying.exception() is None
-    return summary.health(backend.writer, ahead, writable=writable)
+    return summary.health(backend.writer, ahead, writable=writable, totals=key is None or not key.experiments)

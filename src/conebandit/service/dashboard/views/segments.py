@@ -139,7 +139,7 @@ def _map(kept: Kept, look: Look, tally: Tally, choice: Choice) -> dict[str, Any]
     values: dict[str, Any] = {"picture": Markup(""), "legend": [], "left_out": [], "numbered": None}
     if choice.columns:
         others = tuple(v for name, v in choice.context.items() if name not in [c.name for c in choice.columns])
-        key = ("map", experiment.id, look.version, tally.seen, tally.at, tuple(c.name for c in choice.columns), others)
+        key = ("map", look.log, look.version, tally.seen, tally.at, tuple(c.name for c in choice.columns), others)
         tiles = kept.get(key, partial(_tiles, look, choice, contexts))
         chosen = tiles.number_of(choice.context)
         around = _around(tiles, chosen, experiment, contexts)

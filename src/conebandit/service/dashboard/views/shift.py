@@ -33,17 +33,19 @@ MUCH = "more than a million"
 def add_shift(pages: Pages, kept: Kept) -> None:
     """Let people see whether the population has moved; ``kept`` has what was computed before."""
     one_at_a_time = asyncio.Lock()  # so that those who look take few threads, and little of what decisions need
-    reports: dict[str, ShiftReport] = {}  # the last one of each experiment that somebody has waited for
+    # Of each experiment that somebody has waited for, of which log, and the last report on it.
+    reports: dict[str, tuple[object, ShiftReport]] = {}
 
     async def alarm_of(asked: Asked) -> dict[str, Any]:
         look = await pages.looks.get(asked.experiment)
         report = await pages.backend.read_long("shift", pages.backend.shift.report, asked.experiment)
-        reports[asked.experiment] = report
+        reports[asked.experiment] = look.log, report
         return _alarm(report, look.experiment.shift_block)
 
     async def population(asked: Asked) -> dict[str, Any]:
         look, tally = await pages.looks.get(asked.experiment), await pages.tallies.get(asked.experiment)
-        changed = _since(reports.get(asked.experiment))
+        log, report = reports.get(asked.experiment, (None, None))
+        changed = _since(report if log is look.log else None)
         since = _chosen_time(asked.query["since"]) if "since" in asked.query else changed
         async with one_at_a_time:
             found = await pages.backend.in_thread(_population, kept, look, tally, since, changed)
@@ -103,7 +105,7 @@ def _population(kept: Kept, look: Look, tally: Tally, since: int | None, changed
     values["since_field"] = "" if since is None else f"{datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%dT%H:%M:%S}"
     if rules is None:
         return {**values, "comparison": None, "traffic": None}
-    key = ("compared", look.experiment.id, look.version, tally.seen, tally.at, since)
+    key = ("compared", look.log, look.version, tally.seen, tally.at, since)
     periods = traffic(rules, tally.sample)
     return {
         **values,

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.http.backend import Backend
 from conebandit.service.replies import ShiftReport
+from conebandit.service.shift import leads_to
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import Head
 
 
 class Alarms:
@@ -21,26 +24,35 @@ class Alarms:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._known: dict[str, tuple[int, ShiftReport]] = {}
+        self._known: dict[str, tuple[Head, ShiftReport]] = {}  # with the ends of the logs then
         self._asking: dict[str, asyncio.Task[None]] = {}
 
-    def known(self, events: Mapping[str, int], place: str) -> dict[str, ShiftReport | None]:
-        """What is known of experiments with so many events; what is not, or is old, is asked for.
+    async def known(self, heads: Mapping[str, Head], place: str) -> dict[str, ShiftReport | None]:
+        """What is known of experiments whose logs end there; what is not, or is old, is asked for.
 
         For each ``place`` of the dashboard one after the other, so that a view of one experiment does not wait until
         all of them have been asked for.
         """
-        outdated = {id_: n for id_, n in events.items() if id_ not in self._known or self._known[id_][0] != n}
+        outdated = {id_: head for id_, head in heads.items() if id_ not in self._known or self._known[id_][0] != head}
+        if before := {id_: self._known[id_][0] for id_ in outdated if id_ in self._known}:
+            for id_ in await self._backend.in_thread(_others, self._backend.store, before):
+                self._known.pop(id_, None)
         if outdated and place not in self._asking:
             self._asking[place] = asyncio.create_task(self._ask(outdated))
             self._asking[place].add_done_callback(lambda _: self._asking.pop(place))
-        return {id_: self._known[id_][1] if id_ in self._known else None for id_ in events}
+        return {id_: self._known[id_][1] if id_ in self._known else None for id_ in heads}
 
-    async def _ask(self, events: Mapping[str, int]) -> None:
-        for id_, n in events.items():
+    async def _ask(self, heads: Mapping[str, Head]) -> None:
+        for id_, head in heads.items():
             try:
                 report = await self._backend.read_long("shift", self._backend.shift.report, id_)
             except RefusalError:
                 self._known.pop(id_, None)  # it is not there any more, or cannot be read: others say so
             else:
-                self._known[id_] = n, report
+                self._known[id_] = head, report
+
+
+def _others(store: Store, heads: Mapping[str, Head]) -> list[str]:
+    """Experiments whose logs do not hold where they once ended: these are others of the same name."""
+    with store.read() as session:
+        return [id_ for id_, head in heads.items() if not leads_to(session, id_, head)]

@@ -27,7 +27,7 @@ from conebandit.service.log import events
 from conebandit.service.log.entries import read
 from conebandit.service.replies import Description, RuleStatus, ShiftReport
 from conebandit.service.stores.base import Store
-from conebandit.service.stores.records import Head
+from conebandit.service.stores.records import BEGINNING, Head
 from conebandit.service.stores.session import Session
 
 MODES = {
@@ -53,6 +53,7 @@ class Line(NamedTuple):
     stage: str = ""
     mode: str = ""
     events: int = 0
+    head: Head = BEGINNING
     at: int | None = None
     stopped: tuple[str, ...] = ()
     readable: bool = True
@@ -109,7 +110,7 @@ def _line(session: Session, experiment_id: str, head: Head) -> Line:
     last = session.events(experiment_id, head.seq - 1, head.seq)
     if not last:
         raise CorruptionError(f"{experiment_id}: event {head.seq}, the last one of the log, is missing.")
-    return Line(experiment_id, stage, mode, head.seq, read(last[0]).event.at, tuple(stopped))
+    return Line(experiment_id, stage, mode, head.seq, head, read(last[0]).event.at, tuple(stopped))
 
 
 def share_lacking(tally: Tally | None) -> float | None:
@@ -131,6 +132,7 @@ class Now(NamedTuple):
 
     experiment: Experiment
     description: Description
+    head: Head
     at: int
     statuses: tuple[RuleStatus, ...]
     rules: Mapping[str, Rule]
@@ -145,7 +147,7 @@ def now(turn: Turn, experiment_id: str) -> Now:
     rules, at = state.rules, turn.transaction.time(state)
     halted = "stop" if rules.left(at) == 0 else "baseline" if rules.only_baseline(at) else ""
     barred = frozenset(rules.barred(at))
-    return Now(state.experiment, description, state.at, report.rules, dict(rules.rules), barred, halted)
+    return Now(state.experiment, description, state.head, state.at, report.rules, dict(rules.rules), barred, halted)
 
 
 def life(described: Description, halted: str = "") -> str:
@@ -323,7 +325,7 @@ class Health(NamedTuple):
     words: str
 
 
-def health(writer: Writer, ahead: Mapping[str, float], *, writable: bool | None) -> list[Health]:
+def health(writer: Writer, ahead: Mapping[str, float], *, writable: bool | None, totals: bool = True) -> list[Health]:
     """Everything that can be wrong with the service, as ``/readyz`` and ``/metrics`` have it.
 
     Parameters
@@ -334,6 +336,8 @@ def health(writer: Writer, ahead: Mapping[str, float], *, writable: bool | None)
         Seconds by which logs are ahead of the clock, by experiment.
     writable
         Whether the store could be written to; None if the writer has not said it yet.
+    totals
+        Whether to tell what adds up over all experiments; not to whom may see some of them only.
     """
     jumped, differs, waiting = writer.clock_jumped, writer.clock_ahead, writer.waiting
     clock = [f"{wording.shown(id_)}: the log is {wording.duration(s)} ahead of the clock" for id_, s in ahead.items()]
@@ -346,9 +350,14 @@ def health(writer: Writer, ahead: Mapping[str, float], *, writable: bool | None)
         False: "cannot be written to: no decision is made",
         None: "has not answered yet",
     }
-    return [
+    found = [
         Health("Store", bool(writable), store[writable]),
         Health("Clock", not clock, "; ".join(clock) or "right, as far as the service can tell"),
+    ]
+    if not totals:
+        return found
+    return [
+        *found,
         Health("Queue", waiting <= MAX_WAITING, f"{waiting:,} requests wait"),
         Health("Revisions", True, f"{writer.revising:,} logs are being folded anew"),
         Health("Written", True, f"{writer.events_written:,} events in {writer.turns:,} commits since the start"),
