@@ -138,7 +138,7 @@ def test_a_part_is_only_what_changes_and_is_asked_for_again(where, store):
         whole = visitor.get(OVERVIEW)
         part = visitor.get(OVERVIEW, headers={"hx-request": "true"})
         table = visitor.get("/dashboard", headers={"hx-request": "true"})
-    assert [a for tag, a in whole.elements if a.get("hx-get") == OVERVIEW and a["hx-trigger"] == "every 5s"]
+    assert [a for tag, a in whole.elements if a.get("hx-get") == OVERVIEW and a["hx-trigger"].startswith("every 5s")]
     for page in (part, table):
         assert "<html" not in page.text
     assert "There are no decisions yet." in part.words

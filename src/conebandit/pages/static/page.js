@@ -42,6 +42,12 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (place && event.detail.successful) place.hidden = true;
 });
 
+// A tab that nobody sees does not ask again and again; once it is seen, it asks at once.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const trigger = event.detail.elt.getAttribute("hx-trigger") || "";
+  if (document.hidden && trigger.startsWith("every")) event.preventDefault();
+});
+
 // A slider that sets the number of another field, as it is or as a power of ten.
 document.addEventListener("input", (event) => {
   const field = event.target.dataset.sets && document.getElementById(event.target.dataset.sets);
