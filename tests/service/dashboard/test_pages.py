@@ -520,7 +520,7 @@ def test_a_store_that_is_away_is_said_on_a_page(kept, url, monkeypatch, come):
     monkeypatch.setattr(SqliteStore, "read", away)
     for path in ("/dashboard", OVERVIEW, "/dashboard/sign-in"):
         page = visitor.get(path, 503)
-        assert "try again" in page.words
+        assert "The store does not answer" in page.words
         assert "secret" not in page.text
         assert "everybody on this machine" not in page.words
         assert "Control" not in page.words

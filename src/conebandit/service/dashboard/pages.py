@@ -27,7 +27,7 @@ from conebandit.service.http.access import NO_KEY, Doorkeeper
 from conebandit.service.http.backend import Backend
 from conebandit.service.http.callers import CALLER
 from conebandit.service.http.connections import FewLines
-from conebandit.service.http.errors import FAULT, UNAVAILABLE
+from conebandit.service.http.errors import FAULT
 from conebandit.service.http.logs import fields
 from conebandit.service.log.entries import MAX_ACTOR, as_actor
 
@@ -86,6 +86,7 @@ class Visitor:
 
 
 NOBODY = Visitor("", "", (), "")  # who has not signed in
+AWAY = "The store does not answer, so there is nothing to show. Nothing was changed; try again in a while."
 HEADINGS = {403: "Not allowed", 404: "Not found", 500: "Something is broken", 503: "Not available"}
 
 
@@ -364,7 +365,7 @@ def _status_and_words(refusal: HTTPException | RefusalError) -> tuple[int, str]:
         return refusal.status_code, str(refusal.detail)
     if isinstance(refusal, UnavailableError):
         log.warning("the dashboard: %s", refusal)
-        return 503, UNAVAILABLE
+        return 503, AWAY
     if refusal.status >= 500:
         log.error("the dashboard: %s", refusal)
         return refusal.status, FAULT
