@@ -1,9 +1,10 @@
 """The dashboard on a long log: when something is painted, and whether decisions wait while people look.
 
 The log is written first (some minutes for a million events; ``--log FILE`` keeps it for the next time). Then a service
-is started, and every view is opened in Chromium, in a fresh profile, while a caller asks for decisions, one after the
-other. The same caller, with nobody looking, is the comparison. The browser, which would be on another machine, has the
-lowest priority.
+is started, and every view is opened while a caller asks for decisions, one after the other: first by HTTP alone, as a
+browser asks that runs on another machine, and then, with another service, by Chromium on this one, in a fresh profile
+each time and with the lowest priority. The same caller, with nobody looking for as long, is the comparison; ``more_ms``
+is by how much the longest decision beside somebody who looks took longer.
 
     python benchmarks/service_dashboard.py            # 1,000,000 events
     python benchmarks/service_dashboard.py --events 20000
@@ -14,11 +15,18 @@ Needs Chromium and playwright.
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
 
+import httpx
 import numpy as np
 from playwright.sync_api import Browser, sync_playwright
 
@@ -29,7 +37,7 @@ from report import Report, machine, versions
 from servers import running, serving, teach
 
 EVENTS = 1_000_000
-QUIET = 20.0  # seconds of decisions without anybody looking
+QUIET = 90.0  # seconds of decisions without anybody looking: as long as all looks together take, or longer
 PAINT = "performance.getEntriesByName('first-contentful-paint').map(entry => entry.startTime)"
 
 
@@ -64,7 +72,46 @@ class Caller:
         return 1000 * np.array([took for begun, took in self.times if start <= begun <= end])
 
 
-def look(browser: Browser, address: str) -> tuple[float, float]:
+Look = Callable[[str], dict[str, int]]  # what an address is opened with: milliseconds until something happened
+
+
+@contextmanager
+def by_http(_: Path) -> Iterator[Look]:
+    """A client that asks for a page and then, as htmx does, at once for all parts of it that are to be loaded."""
+
+    def parts(text: str) -> list[str]:
+        tags = [tag for tag in re.findall(r"<[^>]*hx-get=[^>]*>", text) if 'hx-trigger="load' in tag]
+        return [unescape(re.findall(r'hx-get="([^"]*)"', tag)[0]) for tag in tags]
+
+    def get(client: httpx.Client, address: httpx.URL, **headers: str) -> list[httpx.URL]:
+        reply = client.get(address, headers=headers).raise_for_status()
+        return [address.join(part) for part in parts(reply.text)]
+
+    def get_all(client: httpx.Client, address: httpx.URL) -> None:
+        for part in get(client, address, **{"hx-request": "true"}):
+            get_all(client, part)
+
+    def look(address: str) -> dict[str, int]:
+        begun = time.monotonic()
+        with httpx.Client(timeout=120) as client, ThreadPoolExecutor(6) as threads:
+            found = get(client, httpx.URL(address))
+            there = time.monotonic()
+            list(threads.map(lambda part: get_all(client, part), found))
+        return {"painted_ms": round(1000 * (there - begun)), "whole_ms": round(1000 * (time.monotonic() - begun))}
+
+    yield look
+
+
+@contextmanager
+def by_browser(folder: Path) -> Iterator[Look]:
+    """Chromium on this machine."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=patient_browser(folder), args=list(FLAGS))
+        yield lambda address: dict(zip(("painted_ms", "whole_ms"), map(round, paint(browser, address)), strict=True))
+        browser.close()
+
+
+def paint(browser: Browser, address: str) -> tuple[float, float]:
     """Open a page in a fresh profile: milliseconds until something is painted, and until all of it is there."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
@@ -87,30 +134,30 @@ def patient_browser(folder: Path) -> Path:
     return program
 
 
-def measure(report: Report, where: str, events: int, folder: Path) -> None:
+def measure(report: Report, where: str, events: int, how: str, look: Look) -> None:
     """Every view once at the start of a service, when nothing is counted yet, and once more."""
-    with running(*serving(where)) as (port, _), sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=patient_browser(folder), args=list(FLAGS))
-        with Caller(port) as caller:
-            time.sleep(2)
-            start = time.monotonic()
-            time.sleep(QUIET)
-            report.add(view="nobody looks", events=events, **decisions(caller.between(start, time.monotonic())))
-            for time_ in ("first", "again"):
-                for path, label, _ in VIEWS:
-                    start = time.monotonic()
-                    address = f"http://127.0.0.1:{port}/dashboard/experiments/bench{path}"
-                    painted, whole = look(browser, address)
-                    time.sleep(1)
-                    seen = {"painted_ms": round(painted), "whole_ms": round(whole)}
-                    took = decisions(caller.between(start, time.monotonic()))
-                    report.add(view=f"{label}, {time_}", events=events, **seen, **took)
-        browser.close()
+    with running(*serving(where)) as (port, _), Caller(port) as caller:
+        time.sleep(2)
+        start = time.monotonic()
+        time.sleep(QUIET)
+        alone = decisions(caller, start)
+        report.add(view="nobody looks", by=how, events=events, **alone)
+        for time_ in ("first", "again"):
+            for path, label, _ in VIEWS:
+                start = time.monotonic()
+                seen = look(f"http://127.0.0.1:{port}/dashboard/experiments/bench{path}")
+                time.sleep(1)
+                took = decisions(caller, start)
+                more = {"more_ms": round(took["longest_ms"] - alone["longest_ms"], 1)}
+                report.add(view=f"{label}, {time_}", by=how, events=events, **took, **more, **seen)
 
 
-def decisions(took: np.ndarray) -> dict[str, float]:
-    """How long decisions took, in milliseconds."""
+def decisions(caller: Caller, start: float) -> dict[str, float]:
+    """How long decisions took since then, in milliseconds."""
+    end = time.monotonic()
+    took = caller.between(start, end)
     return {
+        "seconds": round(end - start),
         "decisions": len(took),
         "median_ms": round(float(np.median(took)), 1),
         "p99_ms": round(float(np.quantile(took, 0.99)), 1),
@@ -136,7 +183,10 @@ def main() -> None:
         if not Path(where).exists():
             with running(*serving(where)) as (port, _):
                 teach(port, asked.events)
-        measure(report, where, asked.events, Path(folder))
+        os.sync()  # else the first decision that is written to disk waits for the log to be
+        for how, way in (("HTTP", by_http), ("browser", by_browser)):
+            with way(Path(folder)) as look:
+                measure(report, where, asked.events, how, look)
     report.show()
     report.write(asked.to)
 
