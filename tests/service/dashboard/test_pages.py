@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.pages.palette import SERIES
+from conebandit.pages.template import render
 from conebandit.service.commands import serving as serving_command
 from conebandit.service.dashboard import pages as pages_module
 from conebandit.service.dashboard import sessions as sessions_module
@@ -574,7 +575,7 @@ def test_however_many_look_they_keep_one_thread_busy(kept, url, monkeypatch, vie
 
 def test_no_page_is_written_in_the_event_loop(kept, url, monkeypatch, come):
     """Decisions would wait for it."""
-    render, places = pages_module.render, []
+    places = []
 
     def note(template, **values):
         try:
@@ -583,7 +584,7 @@ def test_no_page_is_written_in_the_event_loop(kept, url, monkeypatch, come):
             places.append((template, None))
         return render(template, **values)
 
-    monkeypatch.setattr(pages_module, "render", note)
+    monkeypatch.setattr("conebandit.service.dashboard.pages.render", note)
     visitor = come()
     paths = [path for path, _, _ in VIEWS]
     paths += ["/segments?colour=leader", "/segments/rules", "/shift?since=2026-01-01", "/shift/alarm", "/log/held"]

@@ -95,9 +95,7 @@ def serve(
         Whether each request is a line of the access log.
     """
     access_log.turn(on=log_requests)
-    # A decision changes hands between threads a dozen times; beside an export each of them may have to wait this long.
-    sys.setswitchinterval(SWITCH)
-    gc.set_threshold(*GARBAGE)
+    _share_time()
     allow_files()
     anchors = None if anchor is None else partial(Anchors, send=destination(anchor), every=anchor_every)
     prepare = partial(
@@ -166,6 +164,15 @@ def serving(
         finally:
             server.should_exit = True
             thread.join()
+
+
+def _share_time() -> None:
+    """Let no thread keep the others from running for long.
+
+    A decision changes hands between threads a dozen times; beside an export each of them may have to wait for a switch.
+    """
+    sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*GARBAGE)
 
 
 def _nothing() -> None:
