@@ -8,11 +8,12 @@ import pytest
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.requests import Decide, Request
-from conebandit.service.engine.traffic import Ask
+from conebandit.service.engine.traffic import Ask, assignment
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import NotFoundError
 from conebandit.service.log.entries import By
+from conebandit.service.replies import Assignment
 from conebandit.service.stores.base import open_store
 from tests.service.driver import PHONE, Driver
 
@@ -72,6 +73,11 @@ def asked_by(rng, context):
     return asked if rng.random() < 0.95 else []
 
 
+def told(answer):
+    """What a caller is told of decisions, or of a refusal."""
+    return answer if isinstance(answer, RefusalError) else [Assignment(**assignment(made)) for made in answer]
+
+
 def outline(answer, what):
     """An answer; where there are units, draws depend on random aliases, so only for which decisions it is."""
     if isinstance(answer, RefusalError) or what != "units":
@@ -96,7 +102,7 @@ def test_callers_who_ask_at_once_are_answered_as_one_after_the_other(tmp_path, d
         asked = [[one | unit for one in asked_by(rng, drawn.__getitem__)] for _ in range(5)]
         with at_once.transaction() as transaction:
             asks = [Ask(requests, By(None, f"caller {i}")) for i, requests in enumerate(asked)]
-            together = Turn(transaction).decide_all("checkout", asks)
+            together = [told(answer) for answer in Turn(transaction).decide_all("checkout", asks)]
         one_by_one = []
         with singly.transaction() as transaction:
             for i, requests in enumerate(asked):

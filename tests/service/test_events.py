@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conebandit.experiment.declaration import MODES, STAGES, Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME, VERDICTS
-from conebandit.service.log.entries import By, Entry, read, read_as, seal_event
+from conebandit.service.log.entries import By, Entry, read, read_as, seal_decisions, seal_event
 from conebandit.service.log.events import (
     KINDS,
     ArmAdded,
@@ -41,10 +41,10 @@ from conebandit.service.log.replay import rebuild
 from conebandit.service.log.restore import restore
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.log.state import State
-from conebandit.service.log.texts import body_text
+from conebandit.service.log.texts import body_text, body_texts
 from conebandit.service.stores.base import open_store
 from conebandit.service.stores.records import BEGINNING, canonical, seal
-from conebandit.service.stores.seals import START
+from conebandit.service.stores.seals import START, UNKEYED
 
 times = st.integers(0, 2**50)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -136,6 +136,49 @@ def test_decisions_are_written_as_all_events_are(event, by):
     caused = {} if by is None else by.to_body()
     assert body_text(event, caused) == canonical({**event.to_body(), **caused})
     assert read(seal_event(BEGINNING, event, by)).by == (by if caused else None)
+
+
+ODD_NUMBERS = [0.0, -0.0, 1e-4, 9.9e-5, -1e-5, 5e-324, 1e15, 9999999999999998.0, 1e16, -1e22, 0.1 + 0.2, 1.0, 1 / 3]
+ODD_VALUES = [*ODD_NUMBERS, 1, 2**70, True, None, "", 'a"%s\\', "\x00\x1f\x7f\n", "é😀\u2028", "\ud800"]
+
+
+@given(
+    st.lists(
+        st.tuples(EVENTS[Decided], st.sampled_from([None, By(None, None), By("k", "é"), By(None, "a")])), max_size=6
+    )
+)
+def test_decisions_that_are_sealed_together_are_sealed_as_one_by_one(given):
+    records, before = [], BEGINNING
+    for event, by in given:
+        records.append(seal_event(before, event, by))
+        before = records[-1].head
+        assert records[-1].text == canonical({**event.to_body(), **({} if by is None else by.to_body())})
+    events, who = [event for event, _ in given], [by for _, by in given]
+    assert seal_decisions(BEGINNING, events, who, UNKEYED, "e") == records
+
+
+@pytest.mark.parametrize("at_once", [1, 50])
+@pytest.mark.parametrize("library", [True, False])
+def test_odd_values_are_written_as_ever(at_once, library, monkeypatch):
+    if not library:  # as where nobody serves
+        monkeypatch.setattr("conebandit.service.log.texts._quick_json", lambda: None)
+    plain = EXAMPLES["decided"]
+    assert plain.selection.choice.probabilities
+    made = [
+        *(replace(plain, context={"z": value, "a": 1.5}) for value in ODD_VALUES),
+        *(replace(plain, x=(0.5, number)) for number in ODD_NUMBERS),
+        *(
+            replace(plain, selection=plain.selection._replace(choice=Choice("a", number, {"b": number, "a": 0.5})))
+            for number in ODD_NUMBERS
+        ),
+        *(replace(plain, id=chr(33 + i)) for i in range(94)),
+    ]
+    for first in range(0, len(made), at_once):
+        some = made[first : first + at_once]
+        assert body_texts(some, [{}] * len(some)) == [canonical(decided.to_body()) for decided in some]
+    for number in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            body_texts([*made[:at_once], replace(plain, context={"a": number})], [{}] * (at_once + 1))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

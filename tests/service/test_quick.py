@@ -112,7 +112,7 @@ def send(path, body, headers=(), *, gone=False):
     async def answer(message):
         received.append(message)
 
-    ways = [ShortWay(app.routes[-1], "decide", TypeAdapter(DecisionsBody))]
+    ways = [ShortWay(app.routes[-1], "decide", TypeAdapter(DecisionsBody), decide)]
     scope = {"type": "http", "method": "POST", "path": path, "headers": [(b"content-type", b"application/json")]}
     asyncio.run(ShortWays(long_way, Open(), ways)({**scope, **dict(headers)}, receive, answer))
     return received

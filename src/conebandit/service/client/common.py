@@ -17,7 +17,7 @@ from conebandit.service.client.patience import Breaker
 from conebandit.service.client.requests import Asked, Context
 from conebandit.service.client.transport import Site, Transport
 from conebandit.service.replies import Assignment, Receipt
-from conebandit.service.stores.records import new_id
+from conebandit.service.stores.records import new_ids
 from conebandit.validate.arguments import as_positive
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,7 +101,7 @@ class Common:
     def _wanted(
         self, experiment: str, contexts: Sequence[Context], ids: Sequence[str] | None, units: Sequence[str] | None
     ) -> Wanted:
-        names = [new_id() for _ in contexts] if ids is None else list(ids)
+        names = new_ids(len(contexts)) if ids is None else list(ids)
         served = [None if ids is None else self._fallbacks.served(experiment, id_) for id_ in names]
         of = [None] * len(contexts) if units is None else units
         asked = [Asked(*one) for one in zip(names, contexts, of, strict=True)]

@@ -13,6 +13,7 @@ from conebandit.service.engine.parts import Part
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import ArmAdded, ArmRetired, Created, Learned, ModeChanged
 from conebandit.service.log.past import Past, pack
+from conebandit.service.log.replay import past_rows
 from conebandit.service.log.state import State
 from conebandit.service.replies import ArmStatus, Description
 
@@ -43,7 +44,7 @@ class Experiments(Part):
             known = [self.transaction.declared(experiment.id, first=first) for first in (True, False)]
             if named.declaration not in known and experiment.declaration not in known:
                 raise ConflictError(f"there is an experiment {experiment.id!r} already, with another declaration.")
-            known_rows = self.transaction.past(experiment.id)
+            known_rows = past_rows(self.transaction.session, experiment.id)
             if past is not None and (known_rows is None or known_rows.sha256 != past.sha256):
                 raise ConflictError(
                     f"there is an experiment {experiment.id!r} already, which began without these rows."

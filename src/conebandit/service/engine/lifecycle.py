@@ -14,6 +14,7 @@ from conebandit.service.engine.experiments import Experiments
 from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.log.events import Changed, Lifted, StageChanged
+from conebandit.service.log.replay import past_rows
 from conebandit.service.log.state import State
 from conebandit.service.replies import Description, RulesReport
 
@@ -59,7 +60,7 @@ class LifeCycle(Experiments):
         after = checked.after
         if after.declaration == declaration:
             return self.describe(experiment_id)
-        free = state.stage == "draft" and self.transaction.past(experiment_id) is None
+        free = state.stage == "draft" and past_rows(self.transaction.session, experiment_id) is None
         _check_entries(declaration, after, free=free)
         _check_stopped_rules(state, after)
         make_policy(after, after.arms if free else [arm for arm, active in state.arms.items() if active])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.entries import By
-from conebandit.service.replies import Assignment
+from conebandit.service.log.events import Decided
 
 Work = Callable[[Turn], Any]
 Answer = Future[Any] | asyncio.Future[Any]
@@ -35,9 +35,9 @@ class Decide:
     experiment: str
     requests: Sequence[Mapping[str, Any]]
 
-    def __call__(self, turn: Turn) -> list[Assignment]:
-        """What the caller is told."""
-        return turn.decide(self.experiment, self.requests)
+    def __call__(self, turn: Turn) -> list[Decided]:
+        """The decisions, in the order of the requests."""
+        return turn.make_decisions(self.experiment, self.requests)
 
 
 class Request(NamedTuple):

@@ -63,9 +63,9 @@ class Ask:
         names = zip(self.ids, self.requests, strict=True)
         self.given = [id_ for id_, request in names if request.get("id") is not None]
 
-    def answer(self, decided: Mapping[str, Decided]) -> list[Assignment] | RefusalError:
-        """What the caller is told."""
-        return self.refusal or [_assignment(decided[id_]) for id_ in self.ids]
+    def answer(self, decided: Mapping[str, Decided]) -> list[Decided] | RefusalError:
+        """What the caller is told, by :func:`assignment`."""
+        return self.refusal or [decided[id_] for id_ in self.ids]
 
 
 class Traffic(Part):
@@ -73,13 +73,17 @@ class Traffic(Part):
 
     def decide(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Assignment]:
         """An arm for each request ``{"id", "context", "unit"}``; all or none. An id that was there gets its answer."""
+        return [Assignment(**assignment(made)) for made in self.make_decisions(experiment_id, requests)]
+
+    def make_decisions(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Decided]:
+        """What :meth:`decide` tells of."""
         [answer] = self.decide_all(experiment_id, [Ask(requests, self.by)])
         if isinstance(answer, RefusalError):
             raise answer
         return answer
 
-    def decide_all(self, experiment_id: str, asks: Sequence[Ask]) -> list[list[Assignment] | RefusalError]:
-        """What :meth:`decide` says to several callers, one after the other, or why it refuses; quicker than that."""
+    def decide_all(self, experiment_id: str, asks: Sequence[Ask]) -> list[list[Decided] | RefusalError]:
+        """Decisions for several callers, one after the other, or why they are refused; quicker than each for itself."""
         state = self.transaction.state(experiment_id)
         if len(asks) > 1 and (state.rules.rules or state.experiment.units is not None):
             # What one of them gets depends on those before it.
@@ -97,10 +101,11 @@ class Traffic(Part):
     def _prepare(self, ask: Ask, state: State, before: dict[str, Asked], at: int) -> None:
         """Find out which decisions are new, beside those that were asked for ``before``, and make way for them."""
         new: dict[str, Asked] = {}
+        coordinates, units, by = state.experiment.coordinates, state.experiment.units, ask.by
         for id_, request in zip(ask.ids, ask.requests, strict=True):
             context = dict(request.get("context") or {})
-            unit = as_unit(request.get("unit"), state.experiment.units)
-            asked = Asked(context, tuple(state.experiment.coordinates(context)), unit, ask.by)
+            unit = as_unit(request.get("unit"), units)
+            asked = Asked(context, tuple(coordinates(context)), unit, by)
             known = before.get(id_) or new.get(id_)
             if known is None:
                 new[id_] = asked
@@ -203,13 +208,19 @@ def _asked_before(decided: Decided) -> Asked:
     return Asked(decided.context, decided.x, decided.names and decided.names.unit)
 
 
-def _assignment(decided: Decided) -> Assignment:
+def assignment(decided: Decided) -> dict[str, Any]:
+    """The entries of an :class:`Assignment`: what a caller is told of a decision."""
     made = decided.selection
-    version = None if made.version is None else str(made.version)
-    repeated = decided.repeats is not None
-    return Assignment(
-        decided.called, made.arm, made.propensity, made.active, made.mode, version, made.probabilities, repeated
-    )
+    return {
+        "id": decided.called,
+        "arm": made.arm,
+        "propensity": made.propensity,
+        "active": made.active,
+        "mode": made.mode,
+        "policy_version": None if made.version is None else str(made.version),
+        "probabilities": made.probabilities,
+        "repeated": decided.repeats is not None,
+    }
 
 
 def same_context(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

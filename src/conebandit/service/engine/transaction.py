@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.bodies import MAX_POSITION
-from conebandit.service.log.entries import By, Entry, read_as, seal_event
-from conebandit.service.log.events import Decided, Event, Learned, Revised
+from conebandit.service.log.entries import By, Entry, read_as, seal_decisions, seal_event
+from conebandit.service.log.events import Decided, Event, Revised
 from conebandit.service.log.operations import log_operation
-from conebandit.service.log.replay import erased_units, follow, latest_declaration, rebuild, start
+from conebandit.service.log.replay import erased_units, follow, latest_declaration, past_rows, rebuild, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.state import State
 from conebandit.service.stores.records import Head, Record
@@ -46,9 +46,8 @@ class Transaction:
     """
 
     def __init__(self, ledger: Ledger, session: Session, now: int) -> None:
-        self._ledger = ledger
+        self._ledger, self._now = ledger, now
         self.session = session
-        self._now = now
         self.n_events = 0
         self.changed: set[str] = set()
         self.corrected_by_others: set[str] = set()
@@ -125,13 +124,6 @@ class Transaction:
         self._at_head.add(state.experiment.id)
         return True
 
-    def past(self, experiment_id: str) -> Learned | None:
-        """The past rows that an experiment began with, if there were any."""
-        for record in self.session.events(experiment_id, after=1, limit=1):
-            if record.kind == Learned.kind:
-                return read_as(Learned, record)
-        return None
-
     def declared(self, experiment_id: str, *, first: bool = False) -> dict[str, Any]:
         """How an experiment is declared by now, or was ``first``."""
         self.write(experiment_id)
@@ -153,10 +145,8 @@ class Transaction:
 
     def stop_if_due(self, state: State) -> bool:
         """Say in the log which safety rules have fired; whether there are any."""
-        if not state.rules.rules:
-            return False  # quickly, as for most experiments
         stopped = False
-        while (due := state.rules.due(self.time(state), state.arms)) is not None:
+        while state.rules.rules and (due := state.rules.due(self.time(state), state.arms)) is not None:
             self._append_one(state, due)
             stopped = True
         return stopped
@@ -169,10 +159,20 @@ class Transaction:
             reports.add(entry)
         self.changed.add(state.experiment.id)
         state.fold(entry, self.session, reports)
-        self.n_events += 1
+        self._write_later(state, [record])
+
+    def append_decisions(self, state: State, made: Sequence[Decided], by: Sequence[By | None]) -> None:
+        """What :meth:`append` does with each of some decisions of one moment; not with units or safety rules."""
+        sealed = seal_decisions(state.head, made, by, self.session.seals, state.experiment.id)
+        self.changed.add(state.experiment.id)
+        state.fold_decisions(sealed[-1].head, made, self.session)
+        self._write_later(state, sealed)
+
+    def _write_later(self, state: State, new: Sequence[Record]) -> None:
+        self.n_events += len(new)
         records, ids = self._unwritten.setdefault(state.experiment.id, ([], set()))
-        records.append(record)
-        ids.add(record.decision)
+        records += new
+        ids.update([record.decision for record in new])
 
     def close_windows(self, state: State) -> None:
         """Count the defaults of windows that have closed by now, before the next event does so."""
@@ -230,7 +230,7 @@ class Transaction:
         """How much there is to fold: events, and past rows, which are all in one of them."""
         known, experiment_id = self._ledger.past_rows, state.experiment.id
         if experiment_id not in known:
-            past = self.past(experiment_id)
+            past = past_rows(self.session, experiment_id)
             known[experiment_id] = 0 if past is None else past.rows
         return state.head.seq + known[experiment_id]
 

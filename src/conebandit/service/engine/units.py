@@ -5,7 +5,7 @@ What callers call a decision, or a unit, may be personal, so the log has random 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,18 +80,29 @@ class Door:
             return {}
         if self._has_units:
             return self._decide_for_units(asked, at)
+        if self._state.rules.rules:
+            return self._decide_by_rules(asked, at)
+        given, ids = list(asked.values()), list(asked)
+        selections = self._selections([one.x for one in given], ids, at)
+        made = [
+            Decided(at, id_, one.context, one.x, selection)
+            for id_, one, selection in zip(ids, given, selections, strict=True)
+        ]
+        self._transaction.append_decisions(self._state, made, [one.by for one in given])
+        return dict(zip(ids, made, strict=True))
+
+    def _selections(self, xs: Sequence[Sequence[float]], ids: Sequence[str], at: int) -> Sequence[Selection]:
+        if len(ids) == 1:
+            return [choose(self._state, np.array(xs[0]), ids[0], at)]
+        return choose_many(self._state, xs, ids, at)
+
+    def _decide_by_rules(self, asked: Mapping[str, Asked], at: int) -> dict[str, Decided]:
+        """Each after the one before it: rules count them."""
         made: dict[str, Decided] = {}
-        for (id_, one), selection in zip(asked.items(), self._selections(asked, at), strict=True):
-            made[id_] = Decided(at, id_, one.context, one.x, selection)
+        for id_, one in asked.items():
+            made[id_] = Decided(at, id_, one.context, one.x, choose(self._state, np.array(one.x), id_, at))
             self._transaction.append(self._state, made[id_], by=one.by)
         return made
-
-    def _selections(self, asked: Mapping[str, Asked], at: int) -> Iterable[Selection]:
-        """What each decision gets: all at once, unless safety rules count them; then each after the one before it."""
-        state = self._state
-        if len(asked) == 1 or state.rules.rules:
-            return (choose(state, np.array(one.x), id_, at) for id_, one in asked.items())
-        return choose_many(state, [one.x for one in asked.values()], list(asked), at)
 
     def _decide_for_units(self, asked: Mapping[str, Asked], at: int) -> dict[str, Decided]:
         made: dict[str, Decided] = {}

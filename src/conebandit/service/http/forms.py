@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Path, Query
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StrictBool, StrictFloat, StrictInt, StrictStr, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    with_config,
+)
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
 from conebandit.experiment.declaration import ID
 from conebandit.service.audit import MAX_AUDITED, Wanted, milliseconds
@@ -119,6 +131,22 @@ class DecisionRequests(_Form):
     """Several decisions to make; all or none."""
 
     decisions: list[DecisionRequest] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+@with_config(extra="forbid")
+class DecisionTable(TypedDict, total=False):
+    """What a :class:`DecisionRequest` is, as a plain table: for many of them that is much quicker."""
+
+    id: StrictStr | None
+    context: Context
+    unit: StrictStr | None
+
+
+@with_config(extra="forbid")
+class DecisionTables(TypedDict):
+    """What :class:`DecisionRequests` are, as a plain table."""
+
+    decisions: Annotated[list[DecisionTable], Field(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class Outcome(_Form):

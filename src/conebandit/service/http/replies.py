@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi.responses import JSONResponse, Response
@@ -24,6 +25,6 @@ def as_json(reply: Reply, status: int = 200) -> JSONResponse:
     return _Json(reply.to_dict(), status)
 
 
-def as_quick_json(reply: Reply) -> Response:
+def as_quick_json(reply: Reply | Mapping[str, Any]) -> Response:
     """The same for replies that hold nothing but names, ids and finite numbers, in a tenth of the time."""
     return Response(to_json(reply), media_type="application/json")

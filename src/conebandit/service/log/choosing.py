@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -62,10 +63,19 @@ def _select_all(state: State, made: Decisions) -> list[Selection]:
     mode, known, baseline = state.mode, state.known, Choice(state.experiment.baseline, 1.0)
     version = Version(state.experiment.policy, __version__, state.version)
     in_order = sorted(range(len(known)), key=known.__getitem__)  # as on disk
+    names, chances = [known[k] for k in in_order], made.probabilities[:, in_order]
+    all_possible = np.all(chances > 0.0, axis=1).tolist()
+    in_play: dict[tuple[bool, ...], tuple[str, ...]] = {}  # one for many decisions
     chosen = []
-    for arm, propensity, mask, chances in zip(*(array.tolist() for array in made), strict=True):
-        active = tuple([name for name, plays in zip(known, mask, strict=True) if plays])
-        choice = Choice(known[arm], propensity, {known[k]: chances[k] for k in in_order if chances[k] > 0.0})
+    rows = zip(made.arms.tolist(), made.propensities.tolist(), made.masks.tolist(), chances.tolist(), strict=True)
+    for (arm, propensity, mask, row), possible in zip(rows, all_possible, strict=True):
+        active = in_play.get(tuple(mask))
+        if active is None:
+            active = in_play[tuple(mask)] = tuple(itertools.compress(known, mask))
+        probabilities = dict(zip(names, row, strict=True))
+        if not possible:
+            probabilities = {name: chance for name, chance in probabilities.items() if chance > 0.0}
+        choice = Choice(known[arm], propensity, probabilities)
         served = choice if mode == "live" else baseline
         chosen.append(Selection(mode, served.arm, served.propensity, active, choice, version))
     return chosen

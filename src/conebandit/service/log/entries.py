@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 from conebandit.experiment.errors import InvalidError
@@ -9,7 +10,7 @@ from conebandit.service.errors import CorruptionError
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body
 from conebandit.service.log.events import ERASED, KINDS, Decided, Event
-from conebandit.service.log.texts import body_text
+from conebandit.service.log.texts import body_text, body_texts
 from conebandit.service.stores.records import PERSONAL, Head, Record, canonical, detached, seal_text
 from conebandit.service.stores.seals import UNKEYED, Seals
 
@@ -113,6 +114,19 @@ def seal_event(
         text = canonical(body)
     record = before.seq + 1, event.kind, event.decision, text
     return seal_text(before.check, record, seals, experiment, personal)
+
+
+def seal_decisions(
+    before: Head, made: Sequence[Decided], by: Sequence[By | None], seals: Seals, experiment: str
+) -> list[Record]:
+    """What :func:`seal_event` makes of decisions about no units, one after the other, in less time."""
+    caused = {who: {} if who is None else who.to_body() for who in set(by)}
+    texts = body_texts(made, [caused[who] for who in by])
+    records, check = [], before.check
+    for seq, (decided, text) in enumerate(zip(made, texts, strict=True), start=before.seq + 1):
+        records.append(seal_text(check, (seq, Decided.kind, decided.id, text), seals, experiment))
+        check = records[-1].check
+    return records
 
 
 def whole_body(record: Record) -> Any:

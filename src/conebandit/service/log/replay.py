@@ -20,6 +20,7 @@ from conebandit.service.log.events import (
     Created,
     Decided,
     Erased,
+    Learned,
     Revised,
 )
 from conebandit.service.log.repairs import Repairs
@@ -214,3 +215,11 @@ def _histories(session: Session, state: State, page: Sequence[Record]) -> dict[s
     ids = list({record.decision for record in page if record.kind in AMENDMENTS and record.decision is not None})
     found = session.histories(state.experiment.id, ids, max(state.view, page[-1].seq), page)
     return {id_: list(map(state.repairs.read, history)) for id_, history in found.items()}
+
+
+def past_rows(session: Session, experiment_id: str) -> Learned | None:
+    """The past rows that an experiment began with, if there were any."""
+    for record in session.events(experiment_id, after=1, limit=1):
+        if record.kind == Learned.kind:
+            return read_as(Learned, record)
+    return None

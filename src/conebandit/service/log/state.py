@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -92,16 +92,13 @@ class State:
     """
 
     def __init__(self, experiment: Experiment, known: tuple[str, ...], view: int = 0) -> None:
-        self.experiment = experiment
-        self.known = known
-        self.view = view
+        self.experiment, self.known, self.view = experiment, known, view
         self.arms = dict.fromkeys(experiment.arms, True)  # name to whether it can be served
         self.mode: Mode = experiment.mode
         self.stage: Stage = experiment.stage
         self.rules = Rules()
         self.head = BEGINNING
-        self.at = 0
-        self.version = 0
+        self.at, self.version = 0, 0
         self.learned, self.observations = [0] * len(experiment.metrics), 0
         self.corrected_from: int | None = None
         self.stale = False
@@ -125,12 +122,10 @@ class State:
     # ---- folding ------------------------------------------------------------------------------------------------
 
     def fold(self, entry: Entry, session: Session, reports: Reports | None = None, look: Look | None = None) -> None:
-        """Take in the next event.
+        """Take in the next event, which follows on ``head``.
 
         Parameters
         ----------
-        entry
-            It follows on ``head``.
         session
             For decisions whose windows close by it.
         reports
@@ -147,6 +142,14 @@ class State:
             look(self, entry)
         self._take(entry.event, reports)
 
+    def fold_decisions(self, head: Head, made: Sequence[Decided], session: Session) -> None:
+        """Take in decisions of one moment, up to ``head``; for those that no unit and no safety rule counts."""
+        first = head.seq - len(made) + 1
+        self.fold(Entry(Head(first, ""), made[0]), session)  # the others close no more windows
+        for seq, decided in enumerate(made[1:], start=first + 1):
+            self._windows.add(seq, decided)
+        self.head = head
+
     def _take(self, event: Event, reports: Reports | None) -> None:
         seq = self.head.seq
         match event:
@@ -156,7 +159,7 @@ class State:
                     self._note_correction(seq, 0)
             case Decided():
                 self._windows.add(seq, event)
-                self._count_unit(event)
+                self.n_units += event.visit is not None and event.visit.number == 1 and not self._is_erased(event)
                 self.rules.decide(seq, event.selection.arm, event.at)
             case Amendment():
                 if reports is None:
@@ -200,10 +203,6 @@ class State:
             if not self._is_erased(reports.decided):
                 self._learn_of(reports, {number: metric.default}, seq)
                 self.rules.settle(reports.position, arm, metric.name, metric.default)
-
-    def _count_unit(self, decided: Decided) -> None:
-        if decided.visit is not None and decided.visit.number == 1 and not self._is_erased(decided):
-            self.n_units += 1
 
     def _is_erased(self, decided: Decided) -> bool:
         """Whether a decision does not count: its unit is erased in this view, or its data are gone by a later one."""

@@ -113,7 +113,19 @@ def commitment_to(personal: str) -> str:
 
 def new_id() -> str:
     """An id for a decision: the time, so that neighbours in time are neighbours in the index, and 80 random bits."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+    return new_ids(1)[0]
+
+
+def new_ids(count: int) -> list[str]:
+    """Several new ids.
+
+    Examples
+    --------
+    >>> len(set(new_ids(1000))), len(new_id())
+    (1000, 32)
+    """
+    now, bits = f"{time.time_ns() // 1_000_000:012x}", secrets.token_hex(10 * count)
+    return [now + bits[start : start + 20] for start in range(0, len(bits), 20)]
 
 
 def canonical(value: Any) -> str:
@@ -150,7 +162,8 @@ def seal_text(
     before: str, record: tuple[int, str, str | None, str], seals: Seals, experiment: str, personal: str | None = None
 ) -> Record:
     """What :func:`seal` makes of a record whose body is JSON already, with the personal part that belongs to it."""
-    return Record(*record, seals.seal(experiment, before, _sealed_text(*record)), personal)
+    seq, kind, decision, text = record
+    return Record(seq, kind, decision, text, seals.seal(experiment, before, _sealed_text(*record)), personal)
 
 
 def check(

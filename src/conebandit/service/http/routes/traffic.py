@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.responses import Response
@@ -10,9 +10,17 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 
 from conebandit.service.engine.requests import Decide
+from conebandit.service.engine.traffic import assignment
 from conebandit.service.http.access import Doorkeeper, guarded
 from conebandit.service.http.backend import Backend
-from conebandit.service.http.forms import DecisionRequests, DecisionsBody, ExperimentId, Outcomes, OutcomesBody
+from conebandit.service.http.forms import (
+    DecisionsBody,
+    DecisionTable,
+    DecisionTables,
+    ExperimentId,
+    Outcomes,
+    OutcomesBody,
+)
 from conebandit.service.http.metrics import DECISIONS, OUTCOMES
 from conebandit.service.http.quick import ShortWay, ShortWays
 from conebandit.service.http.replies import as_quick_json
@@ -29,11 +37,14 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
 
         The same id with the same context always gets the same answer; with another context: 409.
         """
-        many = asked.decisions if isinstance(asked, DecisionRequests) else [asked]
-        requests = [{"id": one.id, "context": one.context, "unit": one.unit} for one in many]
-        door.charge(len(requests))
-        answer: list[Assignment] = await backend.in_turn(experiment, Decide(experiment, requests))
-        return as_quick_json(Assignments(tuple(answer)) if isinstance(asked, DecisionRequests) else answer[0])
+        return await decide_tables(experiment, asked.model_dump())
+
+    async def decide_tables(experiment: str, asked: dict[str, Any]) -> Response:
+        requests = asked.get("decisions")
+        door.charge(1 if requests is None else len(requests))
+        made = await backend.in_turn(experiment, Decide(experiment, [asked] if requests is None else requests))
+        tables = list(map(assignment, made))
+        return as_quick_json(tables[0] if requests is None else {"decisions": tables})
 
     @reporting.post(OUTCOMES, response_model=Receipt | Receipts)
     async def report(experiment: ExperimentId, told: OutcomesBody) -> Response:
@@ -49,8 +60,9 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
 
     app.include_router(deciding)
     app.include_router(reporting)
+    tables: TypeAdapter[Any] = TypeAdapter(DecisionTables | DecisionTable)
     ways = [
-        ShortWay(cast("APIRoute", deciding.routes[0]), "decide", TypeAdapter(DecisionsBody)),
-        ShortWay(cast("APIRoute", reporting.routes[0]), "report", TypeAdapter(OutcomesBody)),
+        ShortWay(cast("APIRoute", deciding.routes[0]), "decide", tables, decide_tables),
+        ShortWay(cast("APIRoute", reporting.routes[0]), "report", TypeAdapter(OutcomesBody), report),
     ]
     app.add_middleware(ShortWays, door=door, ways=ways)
