@@ -4,6 +4,8 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import conebandit as cb
 from conebandit.service.client import ClientError, answers
@@ -72,6 +74,35 @@ def test_a_batch_with_other_answers_than_were_asked_for(reply):
     with listening(hostile.saying(reply)) as (address, _), cb.Client(address, fallback="old", deadline=5.0) as client:
         served = client.decide_many("e", [{}, {}], ids=["d", "d2"])
     assert [(one.id, one.fallback) for one in served] == [("d", True), ("d2", True)]
+
+
+CHANCES = st.sampled_from([0, 0.0, 0.25, 1, 1.0, 1.5, -0.1, float("nan"), True, "1", None])
+NAMES = st.sampled_from(["a", "", 5, None, 0.5])
+
+
+@given(
+    st.fixed_dictionaries(
+        {"id": st.just("d"), "active": st.lists(NAMES, max_size=2) | NAMES},
+        optional={
+            "arm": NAMES,
+            "propensity": CHANCES,
+            "mode": NAMES,
+            "policy_version": NAMES,
+            "probabilities": st.none() | st.dictionaries(st.sampled_from("ab"), CHANCES, max_size=2),
+            "repeated": st.booleans() | NAMES,
+            "news": NAMES,
+        },
+    )
+)
+@example({**ARM, "probabilities": {"a": 0.5, "b": 0.5}, "repeated": False, "propensity": 0.5, "policy_version": "v"})
+def test_a_quick_look_finds_what_a_thorough_one_does(table):
+    def found(read):
+        try:
+            return repr(read(table))
+        except (ValueError, TypeError) as error:
+            return type(error), str(error)
+
+    assert found(answers._assignment) == found(answers._checked_assignment)
 
 
 def test_what_a_later_release_may_send_is_taken():
