@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import glob
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 PARQUET = (".parquet", ".pq")
+MAX_VALUES = 2**21  # that are read at once from a file larger than memory: 16 MB
 SEPARATORS = {";": "semicolons", "\t": "tabs"}  # of files that are not comma-separated, though they are called CSV
 
 
@@ -82,14 +85,75 @@ def is_number(text: str) -> bool:
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
+    frame = _collected(path, _polars().scan_parquet(path))
+    if not frame.height:
+        raise ValueError(f"{path.name} is empty: at least one row is needed.")
+    return {column.name: column.to_list() for column in frame}
+
+
+def find_parquet(given: Any) -> list[Path]:
+    """Parquet files: one, those that match a pattern with ``*``, all in a folder and below, or a list of any of these.
+
+    Those of a pattern or folder are sorted by their paths; ``part-10`` comes before ``part-9``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> for name in ("b.parquet", "a.parquet", "notes.txt"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in find_parquet(folder)], [path.name for path in find_parquet(folder / "b*")]
+    (['a.parquet', 'b.parquet'], ['b.parquet'])
+    """
+    if isinstance(given, list | tuple):
+        return [file for each in given for file in find_parquet(each)]
+    path = Path(given)
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*") if is_parquet(file) and file.is_file())
+    elif path.is_file():
+        found = [path]
+    else:
+        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+    if not found:
+        raise ValueError(
+            f"there is no Parquet file at {path}; give a file, a folder, or a pattern such as 'log/*.parquet'."
+        )
+    for file in found:
+        if not is_parquet(file):
+            raise ValueError(
+                f"{file} must be a Parquet file, named .parquet or .pq: other tables are not read in parts."
+            )
+    return found
+
+
+def parquet_schema(path: Path) -> Any:
+    """The columns of a Parquet file as a frame of polars without rows."""
+    return _collected(path, _polars().scan_parquet(path).head(0))
+
+
+def parquet_parts(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+    """Some columns of a file that may be larger than memory: frames of polars, each with the number of its first row.
+
+    To be read at once are ``MAX_VALUES``, and as much as the file has in a row group.
+    """
+    polars = _polars()
+    scan, rows = polars.scan_parquet(path), max(MAX_VALUES // max(len(columns), 1), 1)
+    total = _collected(path, scan.select(polars.len())).item()
+    for first in range(0, total, rows):
+        yield first, _collected(path, scan.select(columns).slice(first, rows))
+
+
+def _polars() -> Any:
     try:
         import polars  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError:
         raise ValueError("Parquet files need polars: pip install 'conebandit[data]', or save as CSV.") from None
+    return polars
+
+
+def _collected(path: Path, frame: Any) -> Any:
+    errors = _polars().exceptions
     try:
-        frame = polars.read_parquet(path)
-    except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        return frame.collect()
+    except (OSError, errors.PolarsError, errors.PanicException) as error:
         raise ValueError(f"{path.name} cannot be read as a Parquet file: {error}.") from None
-    if not frame.height:
-        raise ValueError(f"{path.name} is empty: at least one row is needed.")
-    return {column.name: column.to_list() for column in frame}

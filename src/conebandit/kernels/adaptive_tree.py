@@ -440,3 +440,14 @@ def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
         propensities[i] = chances[arms[i]]
         _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain)
     return int(contexts.shape[0])
+
+
+@compiled
+def learn_rows(state: State, start: int, contexts: Floats, arms: Ints, rewards: Floats) -> int:
+    """Observe rows ``start``, ... of a log one after the other, as long as there is room for a split."""
+    phi, gain = np.empty(state.terms.shape[0]), np.empty(state.terms.shape[0])
+    for i in range(start, contexts.shape[0]):
+        if state.size[NODES] + 2 > state.links.shape[0]:
+            return i
+        _learn(state, leaf_of(state, contexts, i), contexts, i, arms[i], rewards, i, phi, gain)
+    return int(contexts.shape[0])

@@ -1,4 +1,4 @@
-"""The loops over the rounds of a chunk and over the contexts of a batch, which policies share.
+"""The loops over the rounds of a chunk, the contexts of a batch and the rows of a log, which policies share.
 
 They are compiled into each of their callers. Numba would keep no machine code on disk for a loop that a factory makes,
 or that is handed kernels; but it does for a thin function into which such a loop was inlined, since its kernels are
@@ -56,6 +56,25 @@ def ask(
         arms[i] = explored(explore, seed, keys[i], own, active[i], chances[i])
     for i in range(means.shape[0]):
         estimate(state, contexts[i], means[i], radii[i])
+
+
+@inlined
+def observe(
+    learn: Callable[..., Any],
+    can_go_on: Callable[..., bool],
+    state: Any,
+    start: int,
+    rows: tuple[Any, ...],
+) -> int:
+    """``learn`` from rows ``start``, ... of a log; the first row before which it had to stop."""
+    contexts, arms, rewards = rows
+    n: int = contexts.shape[0]
+    for i in range(start, n):
+        x = contexts[i]
+        if not can_go_on(state, x):
+            return i
+        learn(state, x, arms[i], rewards[i])
+    return n
 
 
 @in_place

@@ -62,11 +62,11 @@ class State(NamedTuple):
 @in_place
 def leaf_of(links: Ints, x: Floats) -> int:
     """The leaf whose bin contains the point ``x`` (d,)."""
-    return _leaf(links, x.reshape((1, x.size)), 0, x.size)
+    return find_leaf(links, x.reshape((1, x.size)), 0, x.size)
 
 
 @in_place
-def _leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
+def find_leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
     """Line 8, for the first ``dim`` entries of row ``i`` (making a view of it would be slower than the search).
 
     Bins are closed below and open above, except at the upper edge of the cube. Doubling and subtracting one are exact,
@@ -197,6 +197,30 @@ def _learn(
     r: int,
 ) -> None:
     """Lines 6 and 9 to 19: context ``i`` and reward ``r`` change the leaf they fall into, and may split it."""
+    due = take(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, i, arm, rewards, r)
+    report(links, tallies, moments, facets, leaf)
+    if due:
+        split(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts.shape[1])
+
+
+@in_place
+def take(
+    size: Ints,
+    links: Ints,
+    tallies: Ints,
+    moments: Floats,
+    data: Floats,
+    chain: NDArray[np.int32],
+    facets: Floats,
+    constants: Floats,
+    leaf: int,
+    contexts: Floats,
+    i: int,
+    arm: int,
+    rewards: Floats,
+    r: int,
+) -> bool:
+    """All that an observation changes but what is reported in its leaf; whether the leaf is to be split."""
     sample, dim = size[OBSERVATIONS], contexts.shape[1]
     for m in range(dim):
         data[sample, m] = contexts[i, m]
@@ -204,22 +228,25 @@ def _learn(
         data[sample, dim + m] = rewards[r, m]
     chain[sample, ARM] = arm
     size[OBSERVATIONS] += 1
-    _append(links, tallies, moments, data, chain, leaf, sample)
-    _estimate(links, tallies, moments, facets, constants, leaf, arm)
+    append(links, tallies, moments, data, chain, leaf, sample)
+    estimate_arm(links, tallies, moments, facets, constants, leaf, arm)
     if size[OBSERVATIONS] >= constants[WARM_UP]:
         # While round robin lasts nothing is eliminated, so at its end all pairs are new.
         news = -1 if size[OBSERVATIONS] == constants[WARM_UP] else arm
-        _refine(tallies, moments, facets, constants, leaf, news, size[OBSERVATIONS])
-    _report(links, tallies, moments, facets, leaf)
-    # Line 14, with n the number of contexts in the bin: c_2^2 8K log(KM / delta) / n < c_1^2 V_h^(2 beta).
-    h = links[leaf, LEVEL]
-    due = constants[SPLIT_AT] < links[leaf, SEEN] * constants[BIAS + h] ** 2
-    if due and h < DEEPEST and size[OBSERVATIONS] > constants[WARM_UP]:
-        _split(size, links, tallies, moments, data, chain, facets, constants, leaf, dim)
+        refine(tallies, moments, facets, constants, leaf, news, size[OBSERVATIONS])
+    return is_due(size, links, constants, leaf)
 
 
 @in_place
-def _append(
+def is_due(size: Ints, links: Ints, constants: Floats, leaf: int) -> bool:
+    """Line 14, with n the number of contexts in the bin: c_2^2 8K log(KM / delta) / n < c_1^2 V_h^(2 beta)."""
+    h = links[leaf, LEVEL]
+    due = constants[SPLIT_AT] < links[leaf, SEEN] * constants[BIAS + h] ** 2
+    return bool(due and h < DEEPEST and size[OBSERVATIONS] > constants[WARM_UP])
+
+
+@in_place
+def append(
     links: Ints, tallies: Ints, moments: Floats, data: Floats, chain: NDArray[np.int32], leaf: int, sample: int
 ) -> None:
     """Add a stored sample to a leaf: counts, sums, and the leaf's chain of samples, oldest first."""
@@ -241,7 +268,7 @@ def _append(
 
 
 @in_place
-def _estimate(
+def estimate_arm(
     links: Ints, tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, k: int
 ) -> None:
     """Line 13: mean and radius of one arm, and their images on the facets."""
@@ -272,7 +299,7 @@ def _estimate(
 
 
 @in_place
-def _refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, news: int, now: int) -> None:
+def refine(tallies: Ints, moments: Floats, facets: Floats, constants: Floats, node: int, news: int, now: int) -> None:
     """Lines 10 and 11: eliminate arms; ``news`` is the arm whose estimate has changed, -1 for any."""
     if not constants[SOUND]:
         _refine_as_printed(tallies, moments, facets, node, now)
@@ -394,7 +421,7 @@ def _beaten(
 
 
 @in_place
-def _report(links: Ints, tallies: Ints, moments: Floats, facets: Floats, node: int) -> None:
+def report(links: Ints, tallies: Ints, moments: Floats, facets: Floats, node: int) -> None:
     """Front of the estimates among active arms; where nothing is known, what the parent reports."""
     arms, (rows, objectives) = tallies.shape[1], facets.shape
     known = 0
@@ -431,7 +458,7 @@ def _report_as_parent(links: Ints, tallies: Ints, node: int) -> None:
 
 
 @in_place
-def _split(
+def split(
     size: Ints,
     links: Ints,
     tallies: Ints,
@@ -456,13 +483,13 @@ def _split(
     links[node, FIRST] = links[node, LAST] = -1
     while sample >= 0:
         following = chain[sample, FOLLOWING]
-        _append(links, tallies, moments, data, chain, _leaf(links, data, sample, dim), sample)
+        append(links, tallies, moments, data, chain, find_leaf(links, data, sample, dim), sample)
         sample = following
     for new in range(start, stop):
         for k in range(tallies.shape[1]):
-            _estimate(links, tallies, moments, facets, constants, new, k)
-        _refine(tallies, moments, facets, constants, new, -1, size[OBSERVATIONS])
-        _report(links, tallies, moments, facets, new)
+            estimate_arm(links, tallies, moments, facets, constants, new, k)
+        refine(tallies, moments, facets, constants, new, -1, size[OBSERVATIONS])
+        report(links, tallies, moments, facets, new)
 
 
 @in_place
@@ -496,7 +523,7 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
     for i in range(start, contexts.shape[0]):
         if size[NODES] + (1 << dim) > links.shape[0]:
             return i
-        leaf = _leaf(links, contexts, i, dim)
+        leaf = find_leaf(links, contexts, i, dim)
         arm, propensities[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
         if explore > 0.0:
             arm, propensities[i] = _explored(explore, seed, keys[i], arm, propensities[i], active, i)

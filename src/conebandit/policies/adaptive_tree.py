@@ -71,6 +71,7 @@ class AdaptiveTree:
 
     kernels: ClassVar[Any] = kernels
     query: ClassVar[Any] = staticmethod(queries.ask_adaptive_tree)
+    observe_rows: ClassVar[Any] = staticmethod(kernels.learn_rows)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:

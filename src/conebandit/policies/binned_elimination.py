@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from conebandit.kernels import binned_elimination as kernels
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.policies.cells import CellsPolicy
 from conebandit.policies.common import setting
 from conebandit.validate.arguments import as_positive
@@ -54,3 +54,4 @@ class BinnedElimination(CellsPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_binned_elimination)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_binned_elimination)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import binned_pareto_ucb as kernels
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Index, Layout
@@ -64,6 +64,7 @@ class BinnedParetoUCB(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_binned_pareto_ucb)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_binned_pareto_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter(), "rows": Counter(step=1)},

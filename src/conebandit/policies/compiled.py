@@ -15,8 +15,8 @@ from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
 from conebandit.policies import one_by_one
 from conebandit.policies.base import Decision, Decisions, Front, chances_at, fronts_of
-from conebandit.policies.common import LearningPolicy
 from conebandit.policies.layout import Layout, Limits
+from conebandit.policies.logs import LogPolicy
 from conebandit.validate import storage
 from conebandit.validate.arguments import Key, as_key, as_keys
 from conebandit.validate.arrays import FloatArray
@@ -25,7 +25,7 @@ _BOOL = np.dtype(np.bool_)  # to look it up takes a while
 
 
 @dataclass(eq=False, repr=False)
-class CompiledPolicy(LearningPolicy):
+class CompiledPolicy(LogPolicy):
     """Everything but the algorithm: arguments, growing arrays, saving, the loop over a chunk.
 
     A policy is a subclass and a file of kernels. The subclass is a dataclass whose fields are the settings. It says in
@@ -51,6 +51,8 @@ class CompiledPolicy(LearningPolicy):
     _query
         ``choose`` and ``estimate`` at many contexts, from :mod:`conebandit.kernels.queries`. May be left out: then the
         kernels are called context by context, which is slower.
+    _observe_rows
+        ``learn`` for many rows, from :mod:`conebandit.kernels.rows`; may be left out as well.
     _layout
         What the arrays of the state are.
 
@@ -63,12 +65,14 @@ class CompiledPolicy(LearningPolicy):
 
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
+    _observe_rows: ClassVar[Any]
     _layout: ClassVar[Layout]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        if "_kernels" in vars(cls) and "_query" not in vars(cls):
-            cls._query = one_by_one.ask  # an inherited one would ask the kernels of another policy
+        if "_kernels" in vars(cls):  # inherited loops would call the kernels of another policy
+            cls._query = vars(cls).get("_query", one_by_one.ask)
+            cls._observe_rows = vars(cls).get("_observe_rows", one_by_one.observe_rows)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,6 +158,13 @@ class CompiledPolicy(LearningPolicy):
                 break
         self._kernels.learn(self._state, x, arm, reward)
         self._settle()
+
+    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
+        done = 0
+        while done < len(arms):
+            self._make_room(len(arms) - done)
+            done = self._observe_rows(self._state, done, x, arms, rewards)
+            self._settle()
 
     def front(self, context: ArrayLike) -> Front:
         """Arms that are undominated by the estimates at a context, or essential, among those in the running."""

@@ -118,7 +118,7 @@ class ConeTree(CompiledPolicy):
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
         return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
 
-    # Elsewhere these three belong to the class; here they depend on the preset.
+    # Elsewhere these four belong to the class; here they depend on the preset.
 
     @property
     def _kernels(self) -> Any:
@@ -127,6 +127,10 @@ class ConeTree(CompiledPolicy):
     @property
     def _query(self) -> Any:
         return self._algorithm.query
+
+    @property
+    def _observe_rows(self) -> Any:
+        return self._algorithm.observe_rows
 
     @property
     def _layout(self) -> Layout:  # type: ignore[override]

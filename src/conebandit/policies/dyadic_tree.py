@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.kernels import queries
+from conebandit.kernels import queries, tree_rows
 from conebandit.kernels import tree as kernels
 from conebandit.kernels.types import Bools, Floats
 from conebandit.policies.compiled import CompiledPolicy
@@ -81,6 +81,11 @@ class OneByOne:
         """Rounds ``start``, ... of a chunk."""
         return kernels.run(seed, start, *state, *chunk)
 
+    @staticmethod
+    def learn_rows(state: kernels.State, start: int, *rows: NDArray[Any]) -> int:
+        """Rows ``start``, ... of a log."""
+        return tree_rows.learn_rows(start, *state, *rows, np.zeros(len(state.links), dtype=np.bool_))
+
 
 @dataclass(frozen=True)
 class DyadicTree:
@@ -94,6 +99,7 @@ class DyadicTree:
 
     kernels: ClassVar[Any] = OneByOne
     query: ClassVar[Any] = staticmethod(queries.ask_dyadic_tree)
+    observe_rows: ClassVar[Any] = staticmethod(OneByOne.learn_rows)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:

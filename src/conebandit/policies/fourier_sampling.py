@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import fourier_sampling as kernels
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -60,6 +60,7 @@ class FourierSampling(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_fourier_sampling)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_fourier_sampling)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import neighbours as kernels
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -62,6 +62,7 @@ class NeighbourParetoUCB(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_neighbours)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_neighbours)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

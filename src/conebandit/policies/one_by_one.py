@@ -29,6 +29,15 @@ def ask(policy: CompiledPolicy, state: Any, seed: np.uint64, *arrays: Any) -> No
         kernels.estimate(state, batch.contexts[i], batch.means[i], batch.radii[i])
 
 
+def observe_rows(
+    policy: CompiledPolicy, _: Any, start: int, contexts: FloatArray, arms: NDArray[np.int64], rewards: FloatArray
+) -> int:
+    """What a loop of :mod:`conebandit.kernels.rows` does, for policies without one."""
+    for x, arm, reward in zip(contexts[start:], arms[start:].tolist(), rewards[start:], strict=True):
+        policy._learn(x, arm, reward)
+    return len(arms)
+
+
 def run(
     policy: CompiledPolicy, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], FloatArray, Flags, Flags]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import pareto_ucb as kernels
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
@@ -46,6 +46,7 @@ class ParetoUCB1(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_pareto_ucb)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_pareto_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.kernels import scalarised_ucb as kernels
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
@@ -57,6 +57,7 @@ class ScalarisedUCB(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_scalarised_ucb)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_scalarised_ucb)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter()},

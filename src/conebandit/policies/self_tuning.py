@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.kernels import self_tuning as kernels
 from conebandit.policies.cells import CellsPolicy
 from conebandit.policies.common import setting
@@ -54,3 +54,4 @@ class SelfTuning(CellsPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_self_tuning)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_self_tuning)

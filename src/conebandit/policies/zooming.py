@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.kernels import queries
+from conebandit.kernels import queries, rows
 from conebandit.kernels import zooming as kernels
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
@@ -61,6 +61,7 @@ class ParetoZooming(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_zooming)
+    _observe_rows: ClassVar[Any] = staticmethod(rows.observe_zooming)
     _layout: ClassVar[Layout] = Layout(
         kernels.State,
         {"observations": Counter(), "nodes": Counter("arms", step="coordinates")},

@@ -81,9 +81,13 @@ class Box:
             raise ValueError(f"contexts must have shape (n, {len(self)}); got {x.shape}.")
         return x
 
+    def scaled_rows(self, contexts: FloatArray) -> FloatArray:
+        """Many contexts (n, d) mapped by the bounds; the caller checks whether they lie within them."""
+        return contexts if self.is_unit else (contexts - self._low) / self._span
+
     def points(self, contexts: FloatArray) -> FloatArray:
         """Many contexts (n, d) in the unit cube."""
-        x = contexts if self.is_unit else (contexts - self._low) / self._span
+        x = self.scaled_rows(contexts)
         good = ((x >= 0.0) & (x <= 1.0)).all(axis=1)
         if not good.all():
             self.point(contexts[int(np.argmin(good))])  # raises and says which coordinate

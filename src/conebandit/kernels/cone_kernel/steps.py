@@ -129,10 +129,18 @@ def update(state: State, sample: int, x: Floats, arm: int, reward: Floats) -> No
     gain, error = np.empty(features), np.empty(columns)
     for m in range(reward.size):
         if not np.isnan(reward[m]):
-            target = (reward[m] - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
-            signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
-            weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.noise[arm, m]
-            _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
+            update_metric(state, sample, phi, arm, m, reward[m], gain, error)
+
+
+@in_place
+def update_metric(
+    state: State, sample: int, phi: Floats, arm: int, m: int, reward: float, gain: Floats, error: Floats
+) -> None:
+    """Update the posterior of an arm in one metric; ``gain`` (D,) and ``error`` (L,) are to write on."""
+    target = (reward - state.scales[CENTRE, m]) / state.scales[SPREAD, m]
+    signs = mix(np.uint64(sample) * GOLDEN + np.uint64(m))
+    weights, cov, noise = state.weights[arm, m], state.covs[arm, m], state.noise[arm, m]
+    _update_posterior(weights, cov, phi, target, noise, signs, gain, error)
 
 
 @in_place

@@ -23,8 +23,8 @@ from conebandit.kernels.cone_kernel.constants import (
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.fit import count_known
 from conebandit.kernels.cone_kernel.prior import spectral_density
+from conebandit.kernels.cone_kernel.rows import update_rows
 from conebandit.kernels.cone_kernel.state import FIT_BEGAN, FITTED, NEVER, NEXT_WORK, OBSERVATIONS, ROWS, State
-from conebandit.kernels.cone_kernel.steps import update
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
@@ -98,10 +98,11 @@ class Fitter:
 
     def _catch_up(self, fitted: State, state: State, n: int) -> None:
         """Let the new model learn from samples up to number ``n``."""
-        dim = state.orders.shape[1]
-        for i in range(self._caught_up, n):
-            update(fitted, i, state.data[i, :dim], int(state.chosen[i]), state.data[i, dim:])
-        self._caught_up = max(self._caught_up, n)
+        first, dim = self._caught_up, state.orders.shape[1]
+        if n > first:
+            contexts, rewards = map(np.ascontiguousarray, np.hsplit(state.data[first:n], [dim]))
+            update_rows(fitted, first, contexts, state.chosen[first:n], rewards)
+            self._caught_up = n
 
     def fit(self, state: State) -> Work[State]:
         """The state with a model fitted to all samples; iterates on the prior until it has settled."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +29,7 @@ from conebandit.kernels.cone_kernel.constants import (
 )
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS
+from conebandit.kernels.cone_kernel.rows import learn_rows
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     DESCRIBED,
@@ -95,6 +98,7 @@ class ConeKernel(CompiledPolicy):
 
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
+    _observe_rows: ClassVar[Any] = staticmethod(learn_rows)
     _layout: ClassVar[Layout] = Layout(
         State,
         {
@@ -190,9 +194,18 @@ class ConeKernel(CompiledPolicy):
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
         """As for every policy. Nobody waits for a single round, so a fit is done at once; it counts when it is due."""
+        with self._fits_at_once():
+            return super().run_chunk(contexts, outcomes, keys)
+
+    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
+        with self._fits_at_once():
+            super()._learn_rows(x, arms, rewards)
+
+    @contextmanager
+    def _fits_at_once(self) -> Iterator[None]:
         self._in_chunk = True
         try:
-            return super().run_chunk(contexts, outcomes, keys)
+            yield
         finally:
             self._in_chunk = False
             if self._state.size[FIT_BEGAN]:

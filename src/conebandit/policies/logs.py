@@ -1,0 +1,103 @@
+"""Policies that learn from whole logs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conebandit.formats.rows import LogColumns, LogRows, read_log
+from conebandit.policies.common import LearningPolicy
+from conebandit.validate.arguments import MAX_REWARD, as_arm, refuse_extreme
+from conebandit.validate.arrays import FloatArray
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LogPolicy(LearningPolicy, ABC):
+    """What a policy on arrays needs to learn from logs: ``copy`` and ``_learn_rows``."""
+
+    def learn(
+        self, log: Any, *, contexts: Sequence[str] | None = None, arm: str = "arm", rewards: Sequence[str] | None = None
+    ) -> Self:
+        """Learn from a log of any size: from all rows, in their order, or, if one does not fit, from none.
+
+        Bit for bit what :meth:`observe` does row by row, many times faster. Files are read a part at a time, so that
+        they may be larger than memory; whether the policy itself is of bounded size, ``docs/large_logs.md`` says.
+
+        Parameters
+        ----------
+        log
+            Parquet files: one, a folder of them, a pattern such as ``"log/*.parquet"``, or a list of any of these;
+            those of a folder or pattern are read in the order of their paths. Or a data frame (pandas, polars, Arrow),
+            or a dict of columns. Or arrays, ``(contexts, arms, rewards)`` of shapes (n, d), (n,), (n, M), or any object
+            with these attributes, such as a :class:`Log`.
+        contexts
+            Names of the d columns that make up the context, in the order of its coordinates; by default those that
+            begin with ``context.``, as the service exports them.
+        arm
+            Name of the column that says which arm was played: integers from 0 on.
+        rewards
+            Names of the M columns of rewards, in the order of the cone; by default those that begin with ``metric.``.
+            More is better; null or nan where one is not known.
+
+        Returns
+        -------
+        The policy itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a column is missing or holds something else, or a row does not fit, by file and number of the row. The
+            policy is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, conebandit as cb
+        >>> rng = np.random.default_rng(0)
+        >>> log = {"age": rng.random(1000), "arm": rng.integers(0, 2, 1000)}
+        >>> log["sales"] = (log["age"] > 0.5) == log["arm"]
+        >>> policy = cb.default_policy(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+        >>> policy.learn(log, contexts=["age"], rewards=["sales"]).n_observations
+        1000
+        >>> policy.front([0.9]).arms
+        (1,)
+        """
+        columns = LogColumns(contexts, arm, rewards, self.context_dim, self.n_objectives)
+        learned = self.copy()
+        for rows in read_log(log, columns):
+            learned._learn_rows(*self._checked_rows(rows))
+        vars(self).update(vars(learned))
+        return self
+
+    def _checked_rows(self, rows: LogRows) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
+        """Rows in the form that kernels take; a ``ValueError`` names the first that does not fit."""
+        x = self.box.scaled_rows(rows.contexts)
+        good = ((x >= 0.0) & (x <= 1.0)).all(axis=1)
+        good &= (rows.arms >= 0) & (rows.arms < self.n_arms)
+        good &= ~(np.abs(rows.rewards) > MAX_REWARD).any(axis=1)  # nan is allowed
+        if not good.all():
+            self._refuse(rows, int(np.argmin(good)))
+        needed = ["C_CONTIGUOUS", "WRITEABLE"]  # every combination of types would be compiled anew
+        arms = np.require(rows.arms, np.int64, needed)
+        return np.require(x, np.float64, needed), arms, np.require(rows.rewards, np.float64, needed)
+
+    def _refuse(self, rows: LogRows, i: int) -> None:
+        """Say what is wrong with row ``i``."""
+        try:
+            self.box.point(rows.contexts[i])
+            as_arm(int(rows.arms[i]), self.n_arms)
+            refuse_extreme(rows.rewards[i])
+        except ValueError as error:
+            raise ValueError(f"{rows.origin}row {rows.first + i}: {error}") from None
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """An independent policy in the same state."""
+
+    @abstractmethod
+    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
+        """Learn from rows, in their order; nothing is checked."""
