@@ -13,6 +13,7 @@ from conebandit.kernels.quadratics import prior_variance
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.explanation import Bin, Elimination, Explanation
 from conebandit.policies.layout import Array, Counter, Index, Layout
+from conebandit.policies.merging import Samples
 from conebandit.validate.arrays import FloatArray
 
 MAX_FOR_PRODUCTS = 3  # coordinates up to which products of two are features; beyond, they would be too many
@@ -71,7 +72,6 @@ class AdaptiveTree:
 
     kernels: ClassVar[Any] = kernels
     query: ClassVar[Any] = staticmethod(queries.ask_adaptive_tree)
-    observe_rows: ClassVar[Any] = staticmethod(kernels.learn_rows)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:
@@ -94,6 +94,10 @@ class AdaptiveTree:
         squares, freedom = state.noise.T
         with np.errstate(invalid="ignore"):
             return np.asarray(np.sqrt(np.maximum(squares, 0.0) / freedom))
+
+    def add(self, policy: CompiledPolicy, samples: Samples) -> None:
+        """Let a tree learn from samples of another one, after its own."""
+        policy._learn_rows(*samples.columns(policy.context_dim))
 
     def explain(self, policy: CompiledPolicy, state: kernels.State, context: ArrayLike) -> Explanation:
         """The path of boxes to a context, the arms played there, and which arm keeps each of the others out for now."""

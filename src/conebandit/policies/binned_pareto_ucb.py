@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Index, Layout
+from conebandit.policies.merging import added
 from conebandit.validate.arguments import as_count, as_positive
 
 MAX_CELLS = 2**20  # a grid is a table; beyond this it is the wrong tool
@@ -90,5 +91,25 @@ class BinnedParetoUCB(CompiledPolicy):
             )
         return {"cells": self.bins**self.context_dim}
 
+    def _merged(self, other: Self, start: Self) -> Self:
+        states = self._state, other._state, start._state
+        visited = np.flatnonzero((self._state.rows >= 0) | (other._state.rows >= 0))
+        merged = added(*(_in_cells(state, visited) for state in states), ("size", "seen", "counts", "totals"))
+        rows = np.full(len(self._state.rows), -1)
+        rows[visited] = np.arange(len(visited))
+        size = np.append(merged["size"], len(visited))
+        return self.clone()._with({**self.state(), **merged, "size": size, "rows": rows})
+
     def _given(self) -> dict[str, NDArray[Any]]:
         return {**super()._given(), "bins": np.array([self.bins]), "width": np.array([self.width])}
+
+
+def _in_cells(state: kernels.State, cells: NDArray[np.int64]) -> kernels.State:
+    """The statistics of these cells, in their order; of ``size``, the observations."""
+    rows = state.rows[cells]
+    made = {}
+    for name in ("seen", "counts", "totals"):
+        used = getattr(state, name)
+        made[name] = np.zeros((len(cells), *used.shape[1:]), dtype=used.dtype)
+        made[name][rows >= 0] = used[rows[rows >= 0]]
+    return state._replace(size=state.size[:1], **made)

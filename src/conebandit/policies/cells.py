@@ -22,6 +22,10 @@ class CellsPolicy(CompiledPolicy):
     width: float
     smoothness: float
 
+    _why_not_merged: ClassVar[str] = (
+        "its cells count from when they were made, each at another time, and keep no samples to make up for that"
+    )
+
     _layout: ClassVar[Layout] = Layout(
         Cells,
         {"observations": Counter(), "cells": Counter(1, step=1)},

@@ -7,11 +7,13 @@ from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike, NDArray
 
+from conebandit.kernels.tree import ARM
 from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.dyadic_tree import DyadicTree
 from conebandit.policies.explanation import Explanation
 from conebandit.policies.layout import Layout
+from conebandit.policies.merging import Samples
 from conebandit.validate import storage
 from conebandit.validate.arguments import MAX_REWARD, as_number, as_positive
 from conebandit.validate.arrays import FloatArray
@@ -130,7 +132,7 @@ class ConeTree(CompiledPolicy):
 
     @property
     def _observe_rows(self) -> Any:
-        return self._algorithm.observe_rows
+        return self._algorithm.kernels.learn_rows
 
     @property
     def _layout(self) -> Layout:  # type: ignore[override]
@@ -169,6 +171,21 @@ class ConeTree(CompiledPolicy):
     def _live_tree(self) -> dict[str, Any] | None:
         return self._algorithm.tree(self, self._state) if isinstance(self._algorithm, DyadicTree) else None
 
+    def _merged(self, other: Self, start: Self) -> Self:
+        if "data" not in self._state._fields:
+            raise TypeError(
+                "a ConeTree with history='stream' cannot be merged: it keeps no samples to deal to the bins of another "
+                "tree. Use history='exact', or learn from all rows in one place: its method learn takes many files."
+            )
+        first = _samples(start)
+        mine, theirs = _samples(self).after(first, "this policy"), _samples(other).after(first, "other")
+        if not len(mine.arms):
+            return self.clone()._with(other.state())
+        merged = self.copy()
+        if len(theirs.arms):
+            self._algorithm.add(merged, theirs)
+        return merged
+
     # ---- arguments and files ------------------------------------------------------------------------------------
 
     @property
@@ -201,6 +218,12 @@ class ConeTree(CompiledPolicy):
         shown = super()._shown()
         seen = shown.pop("n_observations")
         return {**shown, "preset": self.preset, "n_observations": seen}
+
+
+def _samples(policy: ConeTree) -> Samples:
+    """The rows that a tree has learned from."""
+    n, state = policy.n_observations, policy._state
+    return Samples(state.data[:n], state.chain[:n, ARM])
 
 
 def _in_reach(value: float | None, name: str) -> float:

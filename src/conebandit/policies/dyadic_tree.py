@@ -15,6 +15,7 @@ from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.explanation import Bin, Elimination, Explanation
 from conebandit.policies.export import cells
 from conebandit.policies.layout import Array, Counter, Index, Layout
+from conebandit.policies.merging import Samples
 from conebandit.validate.arrays import FloatArray
 
 # A split makes 2^d bins; beyond this many coordinates that is no longer a sensible tree.
@@ -99,7 +100,6 @@ class DyadicTree:
 
     kernels: ClassVar[Any] = OneByOne
     query: ClassVar[Any] = staticmethod(queries.ask_dyadic_tree)
-    observe_rows: ClassVar[Any] = staticmethod(OneByOne.learn_rows)
     layout: ClassVar[Layout] = LAYOUT
 
     def sizes(self, policy: CompiledPolicy) -> dict[str, int]:
@@ -144,6 +144,16 @@ class DyadicTree:
         """Number of bins that are not split."""
         nodes = int(state.size[kernels.NODES])
         return int((state.links[:nodes, kernels.CHILD] < 0).sum())
+
+    def add(self, policy: CompiledPolicy, samples: Samples) -> None:
+        """Add samples of another tree, as if they and its own had come at once: bins and active arms follow anew."""
+        policy._make_room(len(samples.arms))
+        tree_rows.add_samples(*policy._state, *(np.ascontiguousarray(array) for array in samples))
+        done = tree_rows.split_due(0, *policy._state)
+        while done < policy._state.size[kernels.NODES]:
+            policy._make_room(0)
+            done = tree_rows.split_due(done, *policy._state)
+        tree_rows.judge_anew(*policy._state)
 
     def tree(self, policy: CompiledPolicy, state: kernels.State) -> dict[str, Any]:
         """All bins with the probabilities of arms in each, to be exported."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.kernels import fourier_sampling as kernels
 from conebandit.kernels import queries, rows
+from conebandit.kernels.fourier_sampling import ANCHOR, CENTRE, COUNT, ERRORS, ONES, REWARDS, SQUARES
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
+from conebandit.policies.merging import Regression, added, pooled
 from conebandit.validate.arguments import as_count, as_number
+from conebandit.validate.arrays import FloatArray
 
 MAX_FEATURES = 256  # each arm and metric has a matrix of their square from the start
 MIN_SETTING, MAX_SETTING = 1e-6, 1e6  # beyond, cosines and perturbations lose their meaning
@@ -77,6 +80,23 @@ class FourierSampling(CompiledPolicy):
         cone_free=True,
     )
 
+    def _merged(self, other: Self, start: Self) -> Self:
+        for name, policy in (("other", other), ("since", start)):
+            if not np.array_equal(self._state.frequencies, policy._state.frequencies):
+                raise ValueError(
+                    f"{name} must have this policy's seed, {self.seed}, which draws the features; got {policy.seed}."
+                )
+        states = self._state, other._state, start._state
+        made = added(*states, ("size", "counts"))
+        anchors = np.where(self._state.moments[COUNT] > 0, self._state.moments[ANCHOR], other._state.moments[ANCHOR])
+        covs, weights = np.empty_like(self._state.covs), np.empty_like(self._state.weights)
+        for k, m in np.ndindex(covs.shape[:2]):
+            fits = [Regression(state.covs[k, m], _weights_from(anchors[m], state, k, m).T) for state in states]
+            covs[k, m], transposed = pooled(*fits)
+            weights[k, m] = transposed.T
+        moments = _pooled_moments(*(_moments_from(anchors, state.moments) for state in states))
+        return self.clone()._with({**self.state(), **made, "covs": covs, "weights": weights, "moments": moments})
+
     def _own_sizes(self) -> dict[str, int]:
         return {"cosines": self.n_features, "features": self.n_features + 1}
 
@@ -90,3 +110,35 @@ class FourierSampling(CompiledPolicy):
             "covs": np.eye(self.n_features + 1),
             "temperature": np.array([self.temperature]),
         }
+
+
+def _weights_from(anchor: float, state: kernels.State, k: int, m: int) -> FloatArray:
+    """Both rows of weights (2, P) of an arm and metric, with rewards counted from another anchor."""
+    moved = state.weights[k, m].copy()
+    moved[REWARDS] += (state.moments[ANCHOR, m] - anchor) * moved[ONES]
+    return moved
+
+
+def _moments_from(anchors: FloatArray, moments: FloatArray) -> FloatArray:
+    """Moments (5, M) with rewards counted from other anchors (M,)."""
+    moved = moments.copy()
+    moved[CENTRE] += np.where(moments[COUNT] > 0, moments[ANCHOR] - anchors, 0.0)
+    moved[ANCHOR] = anchors
+    return moved
+
+
+def _pooled_moments(mine: FloatArray, theirs: FloatArray, start: FloatArray) -> FloatArray:
+    """Moments (5, M) of the rewards of two policies; those of ``start``, which are among both, count once."""
+    found = mine.copy()
+    n, before = mine[COUNT], start[COUNT]
+    new = theirs[COUNT] - before
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre = np.where(new > 0, (theirs[COUNT] * theirs[CENTRE] - before * start[CENTRE]) / new, 0.0)
+        between = np.where(new > 0, before * new / theirs[COUNT], 0.0)
+        squares = np.maximum(theirs[SQUARES] - start[SQUARES] - between * (centre - start[CENTRE]) ** 2, 0.0)
+        share = np.where(new > 0, new / (n + new), 0.0)
+    found[COUNT] = n + new
+    found[CENTRE] += share * (centre - mine[CENTRE])
+    found[SQUARES] += squares + n * share * (centre - mine[CENTRE]) ** 2
+    found[ERRORS] += theirs[ERRORS] - start[ERRORS]
+    return found

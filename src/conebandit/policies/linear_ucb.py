@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
+from conebandit.policies.merging import Regression, added, pooled
 from conebandit.validate.arguments import as_positive
 
 
@@ -63,6 +64,15 @@ class LinearParetoUCB(CompiledPolicy):
         },
         cone_free=True,
     )
+
+    def _merged(self, other: Self, start: Self) -> Self:
+        states = self._state, other._state, start._state
+        made = added(*states, ("size", "counts"))
+        inverses, weights = np.empty_like(self._state.inverses), np.empty_like(self._state.weights)
+        for place in np.ndindex(weights.shape[:2]):
+            fits = [Regression(state.inverses[place], state.weights[place]) for state in states]
+            inverses[place], weights[place] = pooled(*fits)
+        return self.clone()._with({**self.state(), **made, "inverses": inverses, "weights": weights})
 
     def _own_sizes(self) -> dict[str, int]:
         return {"features": self.context_dim + 1}

@@ -5,20 +5,23 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.formats.rows import LogColumns, LogRows, read_log
 from conebandit.policies.common import LearningPolicy
+from conebandit.policies.merging import require_alike
 from conebandit.validate.arguments import MAX_REWARD, as_arm, refuse_extreme
 from conebandit.validate.arrays import FloatArray
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LogPolicy(LearningPolicy, ABC):
-    """What a policy on arrays needs to learn from logs: ``copy`` and ``_learn_rows``."""
+    """A policy that learns from logs by ``copy`` and ``_learn_rows``, and can be merged if it has ``_merged``."""
+
+    _why_not_merged: ClassVar[str] = "it does not say how"
 
     def learn(
         self, log: Any, *, contexts: Sequence[str] | None = None, arm: str = "arm", rewards: Sequence[str] | None = None
@@ -93,6 +96,56 @@ class LogPolicy(LearningPolicy, ABC):
             refuse_extreme(rows.rewards[i])
         except ValueError as error:
             raise ValueError(f"{rows.origin}row {rows.first + i}: {error}") from None
+
+    def merge(self, other: Self, *, since: Self | None = None) -> Self:
+        """Add what another policy of the same kind has learned, from other rows: another site, region or shard.
+
+        What is then equal to a policy that learned from all rows, and what is not, depends on the family:
+        ``docs/large_logs.md`` has a table.
+
+        Parameters
+        ----------
+        other
+            Of the same kind with the same arguments, but for the seed. It stays as it is.
+        since
+            A copy of the policy that both were before they went on apart, if they had a common past; what they knew
+            then counts once. :class:`ConeKernel` needs it once it has made its last fit.
+
+        Returns
+        -------
+        The policy itself.
+
+        Raises
+        ------
+        ValueError
+            If the two differ in more than what they learned: it says in what. The policy is then as it was.
+        TypeError
+            If ``other`` is of another kind, or policies of this kind cannot be merged: it says why.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> north, south = (cb.ParetoUCB1(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1) for _ in range(2))
+        >>> north.observe([0.5], 0, [1.0])
+        >>> south.observe([0.5], 1, [0.4])
+        >>> north.merge(south).n_observations
+        2
+        """
+        require_alike(self, other, "other")
+        start = self.clone()
+        if since is not None:
+            require_alike(self, since, "since")
+            start = since
+        merged = self._merged(other, start)
+        vars(self).update(vars(merged))
+        return self
+
+    def _merged(self, other: Self, start: Self) -> Self:
+        """A policy that has learned what this one and another have, from ``start`` on, which both were once."""
+        raise TypeError(
+            f"a {type(self).__name__} cannot be merged: {self._why_not_merged}. Learn from all rows in one place "
+            "instead: its method learn takes many files."
+        )
 
     @abstractmethod
     def copy(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from conebandit.kernels import queries, rows
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
+from conebandit.policies.merging import added
 from conebandit.validate.arguments import as_positive
 
 
@@ -58,6 +59,10 @@ class ParetoUCB1(CompiledPolicy):
         },
         cone_free=True,
     )
+
+    def _merged(self, other: Self, start: Self) -> Self:
+        sums = added(self._state, other._state, start._state, ("size", "counts", "totals"))
+        return self.clone()._with({**self.state(), **sums})
 
     def _given(self) -> dict[str, NDArray[Any]]:
         return {**super()._given(), "width": np.array([self.width])}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from conebandit.kernels import scalarised_ucb as kernels
 from conebandit.policies.common import setting
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.layout import Array, Counter, Layout
+from conebandit.policies.merging import added
 from conebandit.validate.arguments import as_count, as_positive
 from conebandit.validate.arrays import FloatArray
 
@@ -71,6 +72,10 @@ class ScalarisedUCB(CompiledPolicy):
         },
         cone_free=True,
     )
+
+    def _merged(self, other: Self, start: Self) -> Self:
+        sums = added(self._state, other._state, start._state, ("size", "counts", "totals"))
+        return self.clone()._with({**self.state(), **sums})
 
     def _side(self) -> int:
         """Number of bins along a coordinate."""

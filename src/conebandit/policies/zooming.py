@@ -59,6 +59,9 @@ class ParetoZooming(CompiledPolicy):
     width: float = setting(0.2, as_positive)
     smoothness: float = setting(0.2, as_positive)
 
+    _why_not_merged: ClassVar[str] = (
+        "an observation counts in the smallest cell that there was at its time, and no samples are kept to deal anew"
+    )
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_zooming)
     _observe_rows: ClassVar[Any] = staticmethod(rows.observe_zooming)

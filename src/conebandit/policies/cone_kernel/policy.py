@@ -49,6 +49,7 @@ from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
+from conebandit.policies.cone_kernel.merge import merged
 from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate import storage
@@ -210,6 +211,9 @@ class ConeKernel(CompiledPolicy):
             self._in_chunk = False
             if self._state.size[FIT_BEGAN]:
                 self._state.size[NEXT_WORK] = self._state.size[OBSERVATIONS] + 1  # as after single observations
+
+    def _merged(self, other: Self, start: Self) -> Self:
+        return merged(self, other, start)
 
     def _with(self, arrays: storage.Arrays) -> Self:
         policy, began = super()._with(arrays), int(arrays["size"][FIT_BEGAN])
