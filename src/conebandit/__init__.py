@@ -56,6 +56,7 @@ from conebandit.policies.zooming import ParetoZooming
 from conebandit.service.client import Assignment, AsyncClient, Client, ClientError, Receipt
 from conebandit.service.past import deploy
 from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
+from conebandit.studies.shards import learn_shards
 from conebandit.studies.study import Study, load_study, run_study
 from conebandit.validate.storage import PolicyFileError
 
@@ -137,6 +138,7 @@ __all__ = [
     "evaluate",
     "gap",
     "hausdorff",
+    "learn_shards",
     "load_policy",
     "load_study",
     "log_hausdorff",

@@ -36,6 +36,8 @@ class Frame:
         A data frame or table of a library that narwhals knows; or a mapping from names to columns of equal length
         (lists, NumPy arrays, Series); or a NumPy array with named fields; or a list of rows, each a mapping; or the
         path of a CSV or Parquet file. A column of a CSV file holds numbers, or true and false, or else texts.
+    origin, first
+        If it is a part of something larger: how a message about a row begins, and the number of its first row.
 
     Examples
     --------
@@ -44,7 +46,8 @@ class Frame:
     (2, [31.0, None], ['phone', None])
     """
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, *, origin: str = "", first: int = 0) -> None:
+        self._origin, self._first = origin, first
         self._native: nw.DataFrame[Any] | None = None
         self._columns: dict[str, list[Any]] = {}
         self._texts: dict[str, list[str]] = {}  # what is written in the cells of a CSV file
@@ -68,6 +71,10 @@ class Frame:
 
     def __len__(self) -> int:
         return self._length
+
+    def row_name(self, row: int) -> str:
+        """What a row, by its number here, is called in messages."""
+        return f"{self._origin}row {self._first + row}"
 
     def column(self, name: Any) -> list[Any]:
         """The values of a column; an ``InvalidError`` if there is none of this name."""

@@ -16,7 +16,7 @@ from conebandit.experiment.how_many import SampleSize, how_many
 from conebandit.experiment.outlook import Outlook, RowExplanation, estimates_by_name, units_of
 from conebandit.experiment.policy import make_policy, with_policy
 from conebandit.experiment.recommendation import chance_of, recommended, relevance
-from conebandit.experiment.rows import Rows, read_contexts, read_rows, restored_rows, teach
+from conebandit.experiment.rows import Rows, read_contexts, read_many_rows, restored_rows, teach
 from conebandit.experiment.segments import Segments, find_segments
 from conebandit.experiment.standing import clearest_lead
 from conebandit.policies.compiled import estimates
@@ -83,7 +83,7 @@ class Learner:
 
         Rows without any known outcome teach nothing and are left out.
         """
-        rows = read_rows(self.experiment, Frame(frame), arm)
+        rows = read_many_rows(self.experiment, frame, arm)
         policy = self.policy.copy()
         teach(policy, self.experiment, rows)
         self.policy, self.rows = policy, self.rows.joined(rows)

@@ -91,6 +91,16 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
     return {column.name: column.to_list() for column in frame}
 
 
+def are_parquet(given: Any) -> bool:
+    """Whether this names Parquet files: one, a folder, a pattern with ``*``, or a list of any of these."""
+    if isinstance(given, list | tuple):
+        return bool(given) and all(map(are_parquet, given))
+    if not isinstance(given, str | os.PathLike):
+        return False
+    path = Path(given)
+    return path.is_dir() or (is_parquet(path) and (path.is_file() or glob.has_magic(str(path))))
+
+
 def find_parquet(given: Any) -> list[Path]:
     """Parquet files: one, those that match a pattern with ``*``, all in a folder and below, or a list of any of these.
 
@@ -106,7 +116,10 @@ def find_parquet(given: Any) -> list[Path]:
     (['a.parquet', 'b.parquet'], ['b.parquet'])
     """
     if isinstance(given, list | tuple):
-        return [file for each in given for file in find_parquet(each)]
+        files = [file for each in given for file in find_parquet(each)]
+        if twice := [file for file in files if files.count(file) > 1]:
+            raise ValueError(f"{twice[0]} is there twice: its rows would count twice.")
+        return files
     path = Path(given)
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if is_parquet(file) and file.is_file())
@@ -131,16 +144,23 @@ def parquet_schema(path: Path) -> Any:
     return _collected(path, _polars().scan_parquet(path).head(0))
 
 
-def parquet_parts(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
-    """Some columns of a file that may be larger than memory: frames of polars, each with the number of its first row.
-
-    To be read at once are ``MAX_VALUES``, and as much as the file has in a row group.
-    """
+def parquet_rows(path: Path) -> int:
+    """Number of rows in a Parquet file."""
     polars = _polars()
-    scan, rows = polars.scan_parquet(path), max(MAX_VALUES // max(len(columns), 1), 1)
-    total = _collected(path, scan.select(polars.len())).item()
-    for first in range(0, total, rows):
-        yield first, _collected(path, scan.select(columns).slice(first, rows))
+    return int(_collected(path, polars.scan_parquet(path).select(polars.len())).item())
+
+
+def parquet_parts(
+    path: Path, columns: Sequence[str], first: int = 0, *, values: int = MAX_VALUES
+) -> Iterator[tuple[int, Any]]:
+    """Some columns of a file that may be larger than memory, from row ``first`` on.
+
+    It comes as frames of polars of so many ``values``, each with the number of its first row. In memory at once are
+    these, and as much as the file has in a row group.
+    """
+    scan, rows = _polars().scan_parquet(path), max(values // max(len(columns), 1), 1)
+    for start in range(first, parquet_rows(path), rows):
+        yield start, _collected(path, scan.select(columns).slice(start, rows))
 
 
 def _polars() -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.formats.files import find_parquet, parquet_parts, parquet_schema
+from conebandit.formats.files import find_parquet, parquet_parts, parquet_rows, parquet_schema
 from conebandit.formats.tables import CONTEXT, METRIC
 from conebandit.validate.arrays import FloatArray, as_floats
 
@@ -33,6 +34,12 @@ class LogRows(NamedTuple):
     rewards: FloatArray
     origin: str
     first: int
+
+    def pieces(self, size: int) -> Iterator[LogRows]:
+        """The same rows, so many at a time."""
+        for i in range(0, len(self.arms), size):
+            part = slice(i, i + size)
+            yield LogRows(self.contexts[part], self.arms[part], self.rewards[part], self.origin, self.first + i)
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,7 @@ def _named(argument: str, given: Sequence[str] | None, prefix: str, number: int,
 def read_log(log: Any, columns: LogColumns) -> Iterator[LogRows]:
     """All rows of a log in their order: of arrays, of a table, or of Parquet files, which must all have the columns."""
     if isinstance(log, str | os.PathLike) or (isinstance(log, list | tuple) and log and all(map(_is_path, log))):
-        return _from_files(log, columns)
+        return _from_files(find_parquet(log), columns)
     if isinstance(log, np.ndarray) and log.dtype.names is not None:
         log = {name: log[name] for name in log.dtype.names}
     if isinstance(log, Mapping):
@@ -97,22 +104,24 @@ def _is_path(given: Any) -> bool:
     return isinstance(given, str | os.PathLike)
 
 
-def _from_files(given: Any, columns: LogColumns) -> Iterator[LogRows]:
-    files = find_parquet(given)
-    for file in files:  # before anything is learned
-        _check_types(_as_frame(parquet_schema(file)), columns, f"{file.name}: ")
-    return _parts_of(files, columns)
+def _from_files(files: Sequence[Path], columns: LogColumns) -> Iterator[LogRows]:
+    check_files(files, columns)
+    return (rows for file in files for rows in read_file(file, columns))
 
 
-def _parts_of(files: Sequence[Any], columns: LogColumns) -> Iterator[LogRows]:
-    seen = 0
+def check_files(files: Sequence[Path], columns: LogColumns) -> None:
+    """A ``ValueError`` or ``TypeError`` if one of some files does not have the columns, or if none has rows."""
     for file in files:
-        contexts, arm, rewards = columns.found_in(parquet_schema(file).columns, f"{file.name}: ")
-        for first, part in parquet_parts(file, list(dict.fromkeys([*contexts, arm, *rewards]))):
-            seen += len(part)
-            yield _rows_of(_as_frame(part), columns, f"{file.name}, ", first)
-    if not seen:
+        _check_types(_as_frame(parquet_schema(file)), columns, f"{file.name}: ")
+    if not any(map(parquet_rows, files)):
         raise ValueError(f"{', '.join(file.name for file in files[:5])}: there are no rows; at least one is needed.")
+
+
+def read_file(file: Path, columns: LogColumns, first: int = 0) -> Iterator[LogRows]:
+    """The rows of a Parquet file, from number ``first`` on."""
+    contexts, arm, rewards = columns.found_in(parquet_schema(file).columns, f"{file.name}: ")
+    for start, part in parquet_parts(file, list(dict.fromkeys([*contexts, arm, *rewards])), first):
+        yield _rows_of(_as_frame(part), columns, f"{file.name}, ", start)
 
 
 def _from_frame(frame: nw.DataFrame[Any], columns: LogColumns) -> Iterator[LogRows]:

@@ -94,7 +94,7 @@ class BinnedParetoUCB(CompiledPolicy):
     def _merged(self, other: Self, start: Self) -> Self:
         states = self._state, other._state, start._state
         visited = np.flatnonzero((self._state.rows >= 0) | (other._state.rows >= 0))
-        merged = added(*(_in_cells(state, visited) for state in states), ("size", "seen", "counts", "totals"))
+        merged = added((_in_cells(state, visited) for state in states), ("size", "seen", "counts", "totals"))
         rows = np.full(len(self._state.rows), -1)
         rows[visited] = np.arange(len(visited))
         size = np.append(merged["size"], len(visited))

@@ -87,7 +87,7 @@ class FourierSampling(CompiledPolicy):
                     f"{name} must have this policy's seed, {self.seed}, which draws the features; got {policy.seed}."
                 )
         states = self._state, other._state, start._state
-        made = added(*states, ("size", "counts"))
+        made = added(states, ("size", "counts"))
         anchors = np.where(self._state.moments[COUNT] > 0, self._state.moments[ANCHOR], other._state.moments[ANCHOR])
         covs, weights = np.empty_like(self._state.covs), np.empty_like(self._state.weights)
         for k, m in np.ndindex(covs.shape[:2]):
@@ -114,7 +114,7 @@ class FourierSampling(CompiledPolicy):
 
 def _weights_from(anchor: float, state: kernels.State, k: int, m: int) -> FloatArray:
     """Both rows of weights (2, P) of an arm and metric, with rewards counted from another anchor."""
-    moved = state.weights[k, m].copy()
+    moved: FloatArray = state.weights[k, m].copy()
     moved[REWARDS] += (state.moments[ANCHOR, m] - anchor) * moved[ONES]
     return moved
 

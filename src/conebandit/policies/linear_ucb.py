@@ -67,7 +67,7 @@ class LinearParetoUCB(CompiledPolicy):
 
     def _merged(self, other: Self, start: Self) -> Self:
         states = self._state, other._state, start._state
-        made = added(*states, ("size", "counts"))
+        made = added(states, ("size", "counts"))
         inverses, weights = np.empty_like(self._state.inverses), np.empty_like(self._state.weights)
         for place in np.ndindex(weights.shape[:2]):
             fits = [Regression(state.inverses[place], state.weights[place]) for state in states]

@@ -72,9 +72,13 @@ class LogPolicy(LearningPolicy, ABC):
         columns = LogColumns(contexts, arm, rewards, self.context_dim, self.n_objectives)
         learned = self.copy()
         for rows in read_log(log, columns):
-            learned._learn_rows(*self._checked_rows(rows))
+            learned.learn_rows(rows)
         vars(self).update(vars(learned))
         return self
+
+    def learn_rows(self, rows: LogRows) -> None:
+        """Learn from some rows of a log: from all of them or, if one does not fit, from none."""
+        self._learn_rows(*self._checked_rows(rows))
 
     def _checked_rows(self, rows: LogRows) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
         """Rows in the form that kernels take; a ``ValueError`` names the first that does not fit."""
@@ -84,9 +88,7 @@ class LogPolicy(LearningPolicy, ABC):
         good &= ~(np.abs(rows.rewards) > MAX_REWARD).any(axis=1)  # nan is allowed
         if not good.all():
             self._refuse(rows, int(np.argmin(good)))
-        needed = ["C_CONTIGUOUS", "WRITEABLE"]  # every combination of types would be compiled anew
-        arms = np.require(rows.arms, np.int64, needed)
-        return np.require(x, np.float64, needed), arms, np.require(rows.rewards, np.float64, needed)
+        return _for_kernels(x, np.float64), _for_kernels(rows.arms, np.int64), _for_kernels(rows.rewards, np.float64)
 
     def _refuse(self, rows: LogRows, i: int) -> None:
         """Say what is wrong with row ``i``."""
@@ -140,6 +142,11 @@ class LogPolicy(LearningPolicy, ABC):
         vars(self).update(vars(merged))
         return self
 
+    @property
+    def _needs_a_start(self) -> bool:
+        """Whether it has to learn more before copies of it can go on apart and be merged."""
+        return False
+
     def _merged(self, other: Self, start: Self) -> Self:
         """A policy that has learned what this one and another have, from ``start`` on, which both were once."""
         raise TypeError(
@@ -154,3 +161,8 @@ class LogPolicy(LearningPolicy, ABC):
     @abstractmethod
     def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
         """Learn from rows, in their order; nothing is checked."""
+
+
+def _for_kernels(array: NDArray[Any], dtype: type) -> NDArray[Any]:
+    """An array as kernels take it: for every combination of types they would be compiled anew."""
+    return np.require(array, dtype, ("C_CONTIGUOUS", "WRITEABLE"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,12 +12,12 @@ from conebandit.kernels.cone_kernel.fit import covariance, inverse_root
 from conebandit.validate.arrays import FloatArray
 
 if TYPE_CHECKING:
-    from conebandit.policies.compiled import CompiledPolicy
+    from conebandit.policies.logs import LogPolicy
 
 _NONE = np.empty((0, 0))
 
 
-def require_alike(policy: CompiledPolicy, other: Any, name: str) -> None:
+def require_alike(policy: LogPolicy, other: Any, name: str) -> None:
     """A ``TypeError`` or ``ValueError`` if another policy is not of the same kind with the same arguments.
 
     The seed may differ: it does not change what is learned. Where it draws features, the family compares these.
@@ -28,11 +28,9 @@ def require_alike(policy: CompiledPolicy, other: Any, name: str) -> None:
         raise ValueError(f"{name} must be another policy, not this one: its rows would count twice.")
     mine, theirs = ({**each._arguments(), "cone": each.cone} for each in (policy, other))
     for key in dict.fromkeys(["n_arms", "context_dim", "cone", *mine, *theirs]):
-        same = mine[key] == theirs[key] if key == "cone" else np.array_equal(mine.get(key), theirs.get(key))
-        if key != "seed" and not same:
-            raise ValueError(
-                f"{name} must be made like this policy, but its {key} is {theirs.get(key)!r}, not {mine.get(key)!r}."
-            )
+        a, b = mine.get(key), theirs.get(key)
+        if key != "seed" and not (a == b if key == "cone" else np.array_equal(np.asarray(a), np.asarray(b))):
+            raise ValueError(f"{name} must be made as this policy is, but its {key} is {b!r}, not {a!r}.")
 
 
 class Samples(NamedTuple):
@@ -61,11 +59,12 @@ class Samples(NamedTuple):
         return contexts, np.ascontiguousarray(self.arms, dtype=np.int64), rewards
 
 
-def added(mine: Any, theirs: Any, start: Any, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Arrays of two states that are sums over observations, together; those of ``start``, in both, count once.
+def added(states: Iterable[Any], names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Arrays of two states that are sums over observations, together; those of a third, in both, count once.
 
-    A ``ValueError`` if ``start`` has counted more than the others.
+    A ``ValueError`` if the third has counted more than the others.
     """
+    mine, theirs, start = states
     found = {}
     for name in names:
         a, b, both = (getattr(state, name) for state in (mine, theirs, start))

@@ -80,7 +80,7 @@ class NeighbourParetoUCB(CompiledPolicy):
     )
 
     def _merged(self, other: Self, start: Self) -> Self:
-        sums = added(self._state, other._state, start._state, ("size", "rings"))
+        sums = added((self._state, other._state, start._state), ("size", "rings"))
         return self.clone()._with({**self.state(), **sums})
 
     def _side(self) -> int:

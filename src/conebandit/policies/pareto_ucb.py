@@ -61,7 +61,7 @@ class ParetoUCB1(CompiledPolicy):
     )
 
     def _merged(self, other: Self, start: Self) -> Self:
-        sums = added(self._state, other._state, start._state, ("size", "counts", "totals"))
+        sums = added((self._state, other._state, start._state), ("size", "counts", "totals"))
         return self.clone()._with({**self.state(), **sums})
 
     def _given(self) -> dict[str, NDArray[Any]]:

@@ -31,12 +31,12 @@ def merged(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:
         if not done[2]:
             raise ValueError(_apart(mine, theirs))
         return _with_posteriors(mine, theirs, start)
-    first = None if done[2] else _samples(start)
-    if first is None:
+    if done[2]:
         raise ValueError(
-            "since must be a copy of what both policies were before they went on, but it has made its last fit, and one of "
-            "them has not."
+            "since must be a copy of what both policies were before they went on, but it has made its last fit and one "
+            "of them has not."
         )
+    first = _samples(start)
     # One of the two at least has its rows. The other one learns from them.
     if done[1]:
         mine, theirs = mine.clone()._with(theirs.state()), mine
@@ -58,25 +58,36 @@ def _samples(policy: ConeKernel) -> Samples:
 
 
 def _apart(mine: ConeKernel, theirs: ConeKernel) -> str:
+    """Why two policies cannot be merged that have both made their last fit."""
+    differ = _first_difference(mine._state, theirs._state)
+    if differ is None:
+        return (
+            "both policies went on from one that had made its last fit, and what that one knew would count twice: give "
+            "a copy of it as 'since'."
+        )
     return (
-        f"both policies have made their last fit, after {LAST_FIT:,} observations, each its own: they have chosen "
-        f"{mine.n_features} and {theirs.n_features} features, with noise {mine.noise.tolist()} and "
-        f"{theirs.noise.tolist()}, so there is nothing that could be added. Let one policy learn from the first rows "
-        "until its last fit, go on with copies of it, and give it as 'since'; learn_shards does that."
+        f"both policies have made their last fit, at about {LAST_FIT:,} observations, each its own: they differ in "
+        f"{differ}, so there is nothing that could be added. Let one policy learn from the first rows until its last "
+        "fit, go on with copies of it, and give it as 'since'; learn_shards does that."
     )
+
+
+def _first_difference(one: State, other: State) -> str | None:
+    """What two models differ in, if they do."""
+    return next((name for name in MODEL if not np.array_equal(getattr(one, name), getattr(other, name))), None)
 
 
 def _with_posteriors(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:
     """Precisions add, and so do precisions times means; draws are made anew from the posterior that results."""
     states: list[State] = [policy._state for policy in (mine, theirs, start)]
-    for name in MODEL:
-        if any(not np.array_equal(getattr(states[0], name), getattr(state, name)) for state in states[1:]):
-            raise ValueError(
-                f"since must be a copy of what both policies were before they went on: their models differ in {name}."
-            )
+    differ = _first_difference(states[0], states[2]) or _first_difference(states[1], states[2])
+    if differ is not None:
+        raise ValueError(
+            f"since must be a copy of what both policies were before they went on, but its model differs in {differ}."
+        )
     if np.array_equal(states[1].size, states[2].size):
         return mine.copy()
-    made = added(*states, ("counts",))
+    made = added(states, ("counts",))
     size = states[0].size.copy()
     size[OBSERVATIONS] += states[1].size[OBSERVATIONS] - states[2].size[OBSERVATIONS]
     weights, covs = np.empty_like(states[0].weights), np.empty_like(states[0].covs)

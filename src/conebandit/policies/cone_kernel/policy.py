@@ -49,7 +49,7 @@ from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
-from conebandit.policies.cone_kernel.merge import merged
+from conebandit.policies.cone_kernel.merge import has_made_its_last_fit, merged
 from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate import storage
@@ -211,6 +211,10 @@ class ConeKernel(CompiledPolicy):
             self._in_chunk = False
             if self._state.size[FIT_BEGAN]:
                 self._state.size[NEXT_WORK] = self._state.size[OBSERVATIONS] + 1  # as after single observations
+
+    @property
+    def _needs_a_start(self) -> bool:
+        return not has_made_its_last_fit(self)
 
     def _merged(self, other: Self, start: Self) -> Self:
         return merged(self, other, start)

@@ -1,0 +1,120 @@
+"""One log in many files, learned by several workers at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from conebandit.formats.files import find_parquet, parquet_rows
+from conebandit.formats.rows import LogColumns, LogRows, check_files, read_file
+from conebandit.policies.logs import LogPolicy
+from conebandit.studies.pool import Backend, Workers, as_finished
+
+Learning = TypeVar("Learning", bound=LogPolicy)
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+START_ROWS = 2**13  # after so many it is seen whether a policy can go on in shards
+
+
+class Shard(NamedTuple):
+    """What one worker learns from: a file, from row ``first`` on, beginning as a copy of ``start``."""
+
+    start: LogPolicy
+    file: Path
+    first: int
+    columns: LogColumns
+
+
+def learn_shards(
+    policy: Learning,
+    files: Paths,
+    *,
+    contexts: Sequence[str] | None = None,
+    arm: str = "arm",
+    rewards: Sequence[str] | None = None,
+    backend: Backend = "loky",
+    jobs: int = 0,
+    address: str | None = None,
+) -> Learning:
+    """Learn from Parquet files on several workers, one file each at a time, and merge what they have learned.
+
+    Each file is learned by a copy of the policy, and copies are merged in the order of the files, so the result depends
+    on the files alone: not on the backend, nor on the number of workers. What it has in common with learning all rows
+    in one place is said where merging is, in ``docs/large_logs.md``. A policy that has to learn before copies of it can
+    go on apart (:class:`ConeKernel`, up to its last fit at about 100,000 rows) learns the first rows here.
+
+    Parameters
+    ----------
+    policy
+        It stays as it is.
+    files
+        Parquet files, as for the method ``learn`` of policies: the shards. Workers must be able to read them.
+    contexts, arm, rewards
+        Names of columns, as for ``learn``.
+    backend, jobs, address
+        Where shards are learned, as for :func:`run_study`.
+
+    Returns
+    -------
+    A policy that has learned what the given one had, and all files.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``learn`` does; or if policies of this kind cannot be merged.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, numpy as np, polars as pl, conebandit as cb
+    >>> folder, rng = pathlib.Path(tempfile.mkdtemp()), np.random.default_rng(0)
+    >>> for region in ("north", "south"):
+    ...     log = {"context.age": rng.random(500), "arm": rng.integers(0, 2, 500), "metric.sales": rng.random(500)}
+    ...     pl.DataFrame(log).write_parquet(folder / f"{region}.parquet")
+    >>> policy = cb.ConeTree(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)
+    >>> cb.learn_shards(policy, folder, backend="sequential").n_observations
+    1000
+    """
+    workers = Workers(backend, jobs, address)
+    policy.clone().merge(policy.clone())  # a TypeError if that is not possible, before anything is learned
+    columns, found = LogColumns(contexts, arm, rewards, policy.context_dim, policy.n_objectives), find_parquet(files)
+    check_files(found, columns)
+    start, shards = _started(policy, found, columns)
+    learned: dict[int, Any] = dict(as_finished(_learn, shards, workers))
+    return _merged(start, [learned[number] for number in range(len(shards))])
+
+
+def _started(policy: Learning, files: Sequence[Path], columns: LogColumns) -> tuple[Learning, list[Shard]]:
+    """The policy that shards begin with, and the shards: all rows that it has not learned from itself."""
+    start, first = policy.copy(), 0
+    for number, file in enumerate(files):
+        first = 0
+        for rows in _pieces(file, columns) if start._needs_a_start else ():
+            if not start._needs_a_start:
+                break
+            start.learn_rows(rows)
+            first = rows.first + len(rows.arms)
+        if not start._needs_a_start:
+            places = [(file, first), *((later, 0) for later in files[number + 1 :])]
+            return start, [Shard(start, file, i, columns) for file, i in places if i < parquet_rows(file)]
+    return start, []
+
+
+def _pieces(file: Path, columns: LogColumns) -> Iterable[LogRows]:
+    return (piece for rows in read_file(file, columns) for piece in rows.pieces(START_ROWS))
+
+
+def _learn(shard: Shard) -> LogPolicy:
+    learned = shard.start.copy()
+    for rows in read_file(shard.file, shard.columns, shard.first):
+        learned.learn_rows(rows)
+    return learned
+
+
+def _merged(start: Learning, learned: list[Learning]) -> Learning:
+    """All of them together: neighbours are merged, and those that come of it, so that little is copied."""
+    while len(learned) > 1:
+        pairs = [learned[i : i + 2] for i in range(0, len(learned), 2)]
+        learned = [pair[0] if len(pair) == 1 else pair[0].merge(pair[1], since=start) for pair in pairs]
+    return learned[0] if learned else start
