@@ -116,7 +116,9 @@ def check_policy(policy: Policy) -> None:
     Checked on a copy: members, that decisions are valid and repeat for the same key, that they do not change when
     others are asked for, that all arms of positive propensity are active, that probabilities (if given) are a
     distribution over the active arms that agrees with the propensity, that fronts are not empty, that unknown metrics
-    (nan) are accepted, and that bad arguments are refused and leave no trace.
+    (nan) are accepted, and that bad arguments are refused and leave no trace. If it has ``merge`` and ``clone``, also
+    that merging leaves the other policy as it is, counts all observations, and adds nothing that nobody has learned;
+    a ``TypeError`` says that it cannot be merged.
 
     Parameters
     ----------
@@ -135,6 +137,8 @@ def check_policy(policy: Policy) -> None:
         learner = policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
         _try(problems, "decide, observe or front", lambda: _check_learning(problems, learner))
         _try(problems, "bad arguments", lambda: _check_refusals(problems, learner))
+        if hasattr(policy, "merge") and hasattr(policy, "clone"):
+            _try(problems, "merge", lambda: _check_merging(problems, policy))
     _finish(problems, policy)
 
 
@@ -215,6 +219,33 @@ def _check_refusals(problems: list[str], policy: Policy) -> None:
     after = [(d.arm, d.propensity, policy.front(x).arms) for d in (policy.decide(x, k) for k in range(20))]
     if before != after:
         problems.append("refused arguments must leave no trace; decisions changed")
+
+
+def _check_merging(problems: list[str], policy: Any) -> None:
+    rng = np.random.default_rng(5)
+    mine, theirs = policy.clone(), policy.clone()
+    for i, x in enumerate(_contexts(policy, 100)):
+        (mine if i % 3 else theirs).observe(x, i % policy.n_arms, rng.random(policy.n_objectives))
+    answers = _answers(mine), _answers(theirs)
+    try:
+        mine.merge(policy.clone())
+        if _answers(mine) != answers[0]:
+            problems.append("merge with a policy that has learned nothing must change nothing; decisions changed")
+        mine.merge(theirs)
+    except TypeError:
+        if (_answers(mine), _answers(theirs)) != answers:
+            problems.append("a merge that is refused must leave no trace; decisions changed")
+        return
+    if _answers(theirs) != answers[1]:
+        problems.append("merge must leave the other policy as it is; its decisions changed")
+    if getattr(mine, "n_observations", 100) != 100:
+        problems.append(f"merge must count the observations of both, 100; n_observations is {mine.n_observations}")
+
+
+def _answers(policy: Any) -> list[Any]:
+    """What a policy says in some contexts, to be compared."""
+    x = _contexts(policy, 20)
+    return [(policy.decide(x[i], i).arm, policy.front(x[i]).arms) for i in range(len(x))]
 
 
 def _require(problems: list[str], thing: object, names: tuple[str, ...], *, callable_: bool = False) -> None:

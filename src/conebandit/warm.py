@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -138,7 +139,20 @@ def _at_many(make: Callable[[World], Any]) -> None:
         policy.fronts(contexts)
 
 
-_USES = (_simulated, _step_by_step, _at_many)
+def _from_logs(make: Callable[[World], Any]) -> None:
+    """Rows of a log, and what two policies have learned from them, together."""
+    world, rng = _world(), np.random.default_rng(0)
+    policies = make(world), make(world)
+    for policy in policies:
+        if hasattr(policy, "learn"):
+            arms, rewards = rng.integers(0, world.n_arms, ROUNDS), rng.uniform(size=(ROUNDS, 2))
+            policy.learn((rng.uniform(size=(ROUNDS, 2)), arms, rewards))
+    if hasattr(policies[0], "merge"):
+        with suppress(TypeError):  # not all can be merged
+            policies[0].merge(policies[1])
+
+
+_USES = (_simulated, _step_by_step, _at_many, _from_logs)
 
 
 def _fronts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -117,7 +118,8 @@ def find_parquet(given: Any) -> list[Path]:
     """
     if isinstance(given, list | tuple):
         files = [file for each in given for file in find_parquet(each)]
-        if twice := [file for file in files if files.count(file) > 1]:
+        twice = [str(file) for file, number in Counter(file.resolve() for file in files).items() if number > 1]
+        if twice:
             raise ValueError(f"{twice[0]} is there twice: its rows would count twice.")
         return files
     path = Path(given)

@@ -170,7 +170,8 @@ def _check_types(frame: Any, columns: LogColumns, origin: str) -> None:
     contexts, arm, rewards = columns.found_in(frame.columns, origin)
     for name in (*contexts, *rewards):
         series = frame[name]
-        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean or series.null_count() == len(series)):
+        empty = 0 < len(series) == series.null_count() or series.dtype == nw.Unknown  # the type of nulls
+        if not (series.dtype.is_numeric() or series.dtype == nw.Boolean or empty):
             raise TypeError(
                 f"{origin}column {name!r} must hold numbers; it is {series.dtype}. Text columns need a declaration, "
                 "which says their levels: see Experiment.learn."

@@ -185,8 +185,7 @@ class ConeTree(CompiledPolicy):
         if not len(mine.arms):
             return self.clone()._with(other.state())
         merged = self.copy()
-        if len(theirs.arms):
-            self._algorithm.add(merged, theirs)
+        self._algorithm.add(merged, theirs)
         return merged
 
     # ---- arguments and files ------------------------------------------------------------------------------------

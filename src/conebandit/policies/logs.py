@@ -139,7 +139,8 @@ class LogPolicy(LearningPolicy, ABC):
             require_alike(self, since, "since")
             start = since
         merged = self._merged(other, start)
-        vars(self).update(vars(merged))
+        if other.n_observations > start.n_observations:  # else this policy is to stay as it is, to the last bit
+            vars(self).update(vars(merged))
         return self
 
     @property
@@ -153,6 +154,11 @@ class LogPolicy(LearningPolicy, ABC):
             f"a {type(self).__name__} cannot be merged: {self._why_not_merged}. Learn from all rows in one place "
             "instead: its method learn takes many files."
         )
+
+    @property
+    @abstractmethod
+    def n_observations(self) -> int:
+        """How many observations the policy has learned from."""
 
     @abstractmethod
     def copy(self) -> Self:

@@ -85,8 +85,6 @@ def _with_posteriors(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:
         raise ValueError(
             f"since must be a copy of what both policies were before they went on, but its model differs in {differ}."
         )
-    if np.array_equal(states[1].size, states[2].size):
-        return mine.copy()
     made = added(states, ("counts",))
     size = states[0].size.copy()
     size[OBSERVATIONS] += states[1].size[OBSERVATIONS] - states[2].size[OBSERVATIONS]
