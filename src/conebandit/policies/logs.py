@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from conebandit.policies.common import LearningPolicy
 from conebandit.policies.merging import require_alike
 from conebandit.validate.arguments import MAX_REWARD, as_arm, refuse_extreme
 from conebandit.validate.arrays import FloatArray
+
+Learning = TypeVar("Learning", bound="LogPolicy")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -29,7 +31,7 @@ class LogPolicy(LearningPolicy, ABC):
         """Learn from a log of any size: from all rows, in their order, or, if one does not fit, from none.
 
         Bit for bit what :meth:`observe` does row by row, many times faster. Files are read a part at a time, so that
-        they may be larger than memory; whether the policy itself is of bounded size, ``docs/large_logs.md`` says.
+        they may be larger than memory; whether the policy itself is of bounded size, ``docs/large-logs.md`` says.
 
         Parameters
         ----------
@@ -70,15 +72,8 @@ class LogPolicy(LearningPolicy, ABC):
         (1,)
         """
         columns = LogColumns(contexts, arm, rewards, self.context_dim, self.n_objectives)
-        learned = self.copy()
-        for rows in read_log(log, columns):
-            learned.learn_rows(rows)
-        vars(self).update(vars(learned))
+        vars(self).update(vars(learned_from(self, read_log(log, columns))))
         return self
-
-    def learn_rows(self, rows: LogRows) -> None:
-        """Learn from some rows of a log: from all of them or, if one does not fit, from none."""
-        self._learn_rows(*self._checked_rows(rows))
 
     def _checked_rows(self, rows: LogRows) -> tuple[FloatArray, NDArray[np.int64], FloatArray]:
         """Rows in the form that kernels take; a ``ValueError`` names the first that does not fit."""
@@ -103,7 +98,7 @@ class LogPolicy(LearningPolicy, ABC):
         """Add what another policy of the same kind has learned, from other rows: another site, region or shard.
 
         What is then equal to a policy that learned from all rows, and what is not, depends on the family:
-        ``docs/large_logs.md`` has a table.
+        ``docs/large-logs.md`` has a table.
 
         Parameters
         ----------
@@ -167,6 +162,19 @@ class LogPolicy(LearningPolicy, ABC):
     @abstractmethod
     def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
         """Learn from rows, in their order; nothing is checked."""
+
+
+def learned_from(policy: Learning, parts: Iterable[LogRows]) -> Learning:
+    """A copy of a policy that has learned from all parts of a log; a ``ValueError`` names the first bad row."""
+    learned = policy.copy()
+    for rows in parts:
+        learned._learn_rows(*learned._checked_rows(rows))
+    return learned
+
+
+def needs_a_start(policy: LogPolicy) -> bool:
+    """Whether a policy has to learn more before copies of it can go on apart and be merged."""
+    return policy._needs_a_start
 
 
 def _for_kernels(array: NDArray[Any], dtype: type) -> NDArray[Any]:

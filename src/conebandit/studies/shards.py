@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from conebandit.formats.files import find_parquet, parquet_rows
 from conebandit.formats.rows import LogColumns, LogRows, check_files, read_file
-from conebandit.policies.logs import LogPolicy
+from conebandit.policies.logs import Learning, LogPolicy, learned_from, needs_a_start
 from conebandit.studies.pool import Backend, Workers, as_finished
 
-Learning = TypeVar("Learning", bound=LogPolicy)
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 START_ROWS = 2**13  # after so many it is seen whether a policy can go on in shards
@@ -42,7 +41,7 @@ def learn_shards(
 
     Each file is learned by a copy of the policy, and copies are merged in the order of the files, so the result depends
     on the files alone: not on the backend, nor on the number of workers. What it has in common with learning all rows
-    in one place is said where merging is, in ``docs/large_logs.md``. A policy that has to learn before copies of it can
+    in one place is said where merging is, in ``docs/large-logs.md``. A policy that has to learn before copies of it can
     go on apart (:class:`ConeKernel`, up to its last fit at about 100,000 rows) learns the first rows here.
 
     Parameters
@@ -87,29 +86,22 @@ def learn_shards(
 
 def _started(policy: Learning, files: Sequence[Path], columns: LogColumns) -> tuple[Learning, list[Shard]]:
     """The policy that shards begin with, and the shards: all rows that it has not learned from itself."""
-    start, first = policy.copy(), 0
-    for number, file in enumerate(files):
-        first = 0
-        for rows in _pieces(file, columns) if start._needs_a_start else ():
-            if not start._needs_a_start:
-                break
-            start.learn_rows(rows)
-            first = rows.first + len(rows.arms)
-        if not start._needs_a_start:
-            places = [(file, first), *((later, 0) for later in files[number + 1 :])]
-            return start, [Shard(start, file, i, columns) for file, i in places if i < parquet_rows(file)]
-    return start, []
+    start, firsts = policy.copy(), dict.fromkeys(files, 0)
+    for file, piece in _pieces(files, columns) if needs_a_start(start) else ():
+        if not needs_a_start(start):
+            break
+        start = learned_from(start, [piece])
+        firsts[file] = piece.first + len(piece.arms)
+    left = [file for file in files if firsts[file] < parquet_rows(file)]
+    return start, [Shard(start, file, firsts[file], columns) for file in left]
 
 
-def _pieces(file: Path, columns: LogColumns) -> Iterable[LogRows]:
-    return (piece for rows in read_file(file, columns) for piece in rows.pieces(START_ROWS))
+def _pieces(files: Sequence[Path], columns: LogColumns) -> Iterator[tuple[Path, LogRows]]:
+    return ((file, piece) for file in files for rows in read_file(file, columns) for piece in rows.pieces(START_ROWS))
 
 
 def _learn(shard: Shard) -> LogPolicy:
-    learned = shard.start.copy()
-    for rows in read_file(shard.file, shard.columns, shard.first):
-        learned.learn_rows(rows)
-    return learned
+    return learned_from(shard.start, read_file(shard.file, shard.columns, shard.first))
 
 
 def _merged(start: Learning, learned: list[Learning]) -> Learning:
