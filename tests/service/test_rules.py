@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
+from conebandit.diagnose import bound_watch
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.engine.adopt import adopt
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.engine.turn import Turn
 from conebandit.service.errors import ConflictError, NotFoundError
 from conebandit.service.export import export
-from conebandit.service.log import rules as rules_module
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -325,8 +325,8 @@ def test_the_first_decisions_are_drawn_from_all_arms(store, trial):
 @pytest.mark.parametrize(("seed", "kept"), [(0, 100), (1, 100), (2, 100), (3, 3)])
 def test_any_traffic_means_what_the_twin_says(store, trial, seed, kept, monkeypatch):
     """Two ledgers that take turns, corrections that count late, snapshots, changes, lifts: all agree at every step."""
-    monkeypatch.setattr(rules_module, "RESTART", 4)
-    monkeypatch.setattr(rules_module, "MAX_BETS", kept)
+    monkeypatch.setattr(bound_watch, "RESTART", 4)
+    monkeypatch.setattr(bound_watch, "MAX_BETS", kept)
     rng = random.Random(seed)
     trial["metrics"][1]["default"] = 9.0
     rules = [
@@ -379,7 +379,7 @@ def check_against_the_twin(run, rules):
             assert watch.evidence < watch.rule.needed
         else:
             assert math.log(watch.rule.needed) <= watch.fired <= math.log(largest) + 1e-9
-        if rules_module.MAX_BETS > 50:  # so that none are given up
+        if bound_watch.MAX_BETS > 50:  # so that none are given up
             assert watch.evidence == pytest.approx(now, rel=1e-9)
 
 

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from conebandit.diagnose import bound_watch
 from conebandit.experiment.declaration import Experiment
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.archive import archive
@@ -13,7 +14,6 @@ from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError
 from conebandit.service.export import export
 from conebandit.service.http.server import serving
-from conebandit.service.log import rules as rules_module
 from conebandit.service.log.restore import restore
 from conebandit.service.stores.records import from_lines
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
@@ -127,8 +127,8 @@ def test_a_copy_has_the_arm_and_its_rule(store, trial):
 @pytest.mark.parametrize("seed", range(4))
 def test_any_traffic_means_what_the_twin_says(store, elsewhere, trial, seed, monkeypatch):
     """Two ledgers that take turns, corrections, snapshots, lifts and changes; then a log that is read elsewhere."""
-    monkeypatch.setattr(rules_module, "RESTART", 4)
-    monkeypatch.setattr(rules_module, "MAX_BETS", 100)
+    monkeypatch.setattr(bound_watch, "RESTART", 4)
+    monkeypatch.setattr(bound_watch, "MAX_BETS", 100)
     rng = random.Random(seed)
     trial["metrics"][1]["default"] = 9.0
     cap = {"arm": "extra", "at_most": 4, "per": "6h"}
