@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import conebandit as cb
-from conebandit.studies.folder import ABOUT
+from conebandit.studies import runs
 from conebandit.studies.parts import Parts
 
 # An environment that notes the beginning of every run, and takes its time.
@@ -84,7 +84,7 @@ def results(folder: Path):
 
 
 def finished(folder: Path) -> set[int]:
-    frame = results(folder) if (folder / ABOUT).exists() else None
+    frame = results(folder) if (folder / runs.STUDY.about).exists() else None
     return set() if frame is None else set(frame["seed"].to_list())
 
 

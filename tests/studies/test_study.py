@@ -120,16 +120,14 @@ def test_a_run_counts_as_finished_only_when_it_is_on_the_disk(own):
 
 
 def test_an_interruption_keeps_what_is_finished(own, monkeypatch):
-    to, counted = own.with_suffix(""), []
-    original = runs_module.one_run
+    to, original = own.with_suffix(""), cb.simulate
 
-    def stopping(recipe, job):
-        if job.seed == 2:
+    def stopping(policy, world, horizon, seed, **options):
+        if seed == 2:
             raise KeyboardInterrupt
-        counted.append(job.seed)
-        return original(recipe, job)
+        return original(policy, world, horizon, seed, **options)
 
-    monkeypatch.setattr(runs_module, "one_run", stopping)
+    monkeypatch.setattr(runs_module, "simulate", stopping)
     with pytest.raises(KeyboardInterrupt):
         cb.run_study(own, to, backend="sequential")
     assert finished(to) == {0, 1}
@@ -221,7 +219,7 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
 
 def test_a_second_process_is_refused_and_told_who_is_there(study):
     with (
-        Folder(study.path).locked(),
+        Folder(study.path, runs_module.STUDY).locked(),
         pytest.raises(ValueError, match=f"is being run by process {os.getpid()} on .*Wait for it, or stop it"),
     ):
         cb.run_study(STUDY, study.path, backend="sequential")
@@ -245,8 +243,8 @@ def test_other_versions_and_changed_modules_are_told(own, monkeypatch):
 
 
 def test_workers_with_other_versions_are_told(own, monkeypatch):
-    original = runs_module.one_run
-    monkeypatch.setattr(runs_module, "one_run", lambda *given: original(*given) | {"versions": "conebandit 0.0"})
+    answers = iter(["conebandit 1.0", *["conebandit 0.0"] * 4])  # of this process, then of the workers
+    monkeypatch.setattr(runs_module, "in_words", lambda _: next(answers))
     with pytest.warns(UserWarning, match="a worker has other versions than this process"):
         study = cb.run_study(own, own.with_suffix(""), backend="sequential")
     assert set(study.to_frame()["versions"]) == {"conebandit 0.0"}

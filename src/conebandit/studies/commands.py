@@ -1,4 +1,4 @@
-"""The commands ``conebandit bench`` and ``conebandit study``. They import what they need when they are called."""
+"""The commands ``conebandit bench``, ``study`` and ``trial``. They import what they need when they are called."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from conebandit.studies import study_commands
+from conebandit.studies.trials import commands as trial_commands
 from conebandit.terminal import Folder, checking, require_writable, say
 
 
@@ -18,6 +19,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to ``conebandit``."""
     app.command()(bench)
     study_commands.add_to(app)
+    trial_commands.add_to(app)
 
 
 def bench(

@@ -6,14 +6,16 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from conebandit.experiment import entries
 from conebandit.regret import SERIES
 from conebandit.studies.plan import Entry, Plan, Recipe, Scene
 from conebandit.validate.arguments import is_integer
+
+Read = TypeVar("Read")
 
 NEEDED = ("policies", "environments", "horizon", "seeds")
 OPTIONAL = ("resolution", "curves", "points")
@@ -25,7 +27,7 @@ MAX_RUNS = 100_000_000
 MAX_HORIZON = 1_000_000_000
 
 
-def read_plan(source: Path | str | Mapping[str, Any]) -> Plan:
+def read_plan(source: Path | str | Mapping[str, Any]) -> Plan[Recipe]:
     """A study from a TOML file, or from the same as a table.
 
     Raises
@@ -44,9 +46,18 @@ def read_plan(source: Path | str | Mapping[str, Any]) -> Plan:
     >>> len(plan), [entry.label for entry in plan.policies]
     (120, ['default', 'ConeTree(preset=paper)', 'ConeTree(preset=sound)'])
     """
-    table, folder = given_study(source)
+    return read_by(plan_from, source, *given_study(source))
+
+
+def read_by(
+    reader: Callable[[Mapping[str, Any], Path], Read],
+    source: Path | str | Mapping[str, Any],
+    table: Mapping[str, Any],
+    folder: Path,
+) -> Read:
+    """What a reader makes of a table; what is wrong with it is said with the name of the file that it is from."""
     try:
-        return plan_from(table, folder)
+        return reader(table, folder)
     except ValueError as error:
         if isinstance(source, Mapping):
             raise
@@ -67,18 +78,18 @@ def given_study(source: Path | str | Mapping[str, Any]) -> tuple[dict[str, Any],
     return table, file.resolve().parent
 
 
-def plan_from(given: Mapping[str, Any], folder: Path) -> Plan:
+def plan_from(given: Mapping[str, Any], folder: Path) -> Plan[Recipe]:
     """A study from a table; ``folder`` is where its files of data are."""
     table = entries.plain(entries.table(given, "the study"))
     entries.only(table, (*NEEDED, *OPTIONAL), "the study")
-    _refuse_nan(table, "the study")
+    refuse_nan(table, "the study")
     if missing := [name for name in NEEDED if name not in table]:
         raise ValueError(f"the study needs an entry {missing[0]!r}.")
-    policies = _entries(table["policies"], "policies")
-    horizons = _integers(table["horizon"], "horizon", least=1, most=MAX_HORIZON)
-    scenes = _scenes(_entries(table["environments"], "environments"), horizons)
+    policies = combinations(table["policies"], "policies")
+    horizons = as_integers(table["horizon"], "horizon", least=1, most=MAX_HORIZON)
+    scenes = _scenes(combinations(table["environments"], "environments"), horizons)
     seeds = _seeds(table["seeds"])
-    points = _integer(table.get("points", POINTS), "points", least=1, most=MAX_POINTS)
+    points = as_integer(table.get("points", POINTS), "points", least=1, most=MAX_POINTS)
     resolution, curves = _resolution(table.get("resolution", 0.0)), _curves(table.get("curves", list(CURVES)))
     if (runs := len(policies) * len(scenes) * len(seeds)) > MAX_RUNS:
         raise ValueError(f"the study has {runs:,} runs; at most {MAX_RUNS:,} are possible. Split it.")
@@ -92,7 +103,7 @@ def plan_from(given: Mapping[str, Any], folder: Path) -> Plan:
         "points": points,
     }
     folders = tuple(dict.fromkeys((str(folder), str(Path.cwd()))))
-    return Plan(policies, scenes, seeds, Recipe(resolution, curves, points, folders), declared)
+    return Plan(policies, scenes, seeds, Recipe(folders, resolution, curves, points), declared)
 
 
 def _scenes(environments: Sequence[Entry], horizons: Sequence[int]) -> tuple[Scene, ...]:
@@ -104,7 +115,7 @@ def _scenes(environments: Sequence[Entry], horizons: Sequence[int]) -> tuple[Sce
 # ---- policies and environments --------------------------------------------------------------------------------------
 
 
-def _entries(given: Any, where: str) -> tuple[Entry, ...]:
+def combinations(given: Any, where: str) -> tuple[Entry, ...]:
     """Policies or environments, each with every combination of what is in its grid."""
     if not isinstance(given, list) or not given:
         raise ValueError(f"{where} must be a list of names or tables; got {entries.short(given)}.")
@@ -147,26 +158,27 @@ def _in_brackets(settings: Mapping[str, Any]) -> str:
 # ---- numbers --------------------------------------------------------------------------------------------------------
 
 
-def _refuse_nan(given: Any, where: str) -> None:
+def refuse_nan(given: Any, where: str) -> None:
     """No number may be nan: it does not equal itself, so a study would not be known again."""
     if isinstance(given, dict | list):
         inner = given.items() if isinstance(given, dict) else enumerate(given)
         for key, value in inner:
-            _refuse_nan(value, f"{where}, {key}" if isinstance(given, dict) else where)
+            refuse_nan(value, f"{where}, {key}" if isinstance(given, dict) else where)
     elif isinstance(given, float) and math.isnan(given):
         raise ValueError(f"{where} must be a number; got nan.")
 
 
-def _integer(given: Any, where: str, *, least: int, most: int) -> int:
+def as_integer(given: Any, where: str, *, least: int, most: int) -> int:
+    """An integer between two others."""
     if not is_integer(given) or not least <= given <= most:
         raise ValueError(f"{where} must be an integer from {least} to {most:,}; got {entries.short(given)}.")
     return int(given)
 
 
-def _integers(given: Any, where: str, *, least: int, most: int) -> tuple[int, ...]:
+def as_integers(given: Any, where: str, *, least: int, most: int) -> tuple[int, ...]:
     """One integer, or several different ones in a list."""
     values = given if isinstance(given, list) else [given]
-    found = tuple(_integer(value, where, least=least, most=most) for value in values)
+    found = tuple(as_integer(value, where, least=least, most=most) for value in values)
     if not found or len(set(found)) < len(found):
         raise ValueError(f"{where} must be an integer, or a list of different ones; got {entries.short(given)}.")
     return found
@@ -175,8 +187,8 @@ def _integers(given: Any, where: str, *, least: int, most: int) -> tuple[int, ..
 def _seeds(given: Any) -> tuple[int, ...]:
     """A list of seeds, or so many of them from 0 on."""
     if isinstance(given, list):
-        return _integers(given, "seeds", least=0, most=2**63 - 1)
-    return tuple(range(_integer(given, "seeds", least=1, most=MAX_RUNS)))
+        return as_integers(given, "seeds", least=0, most=2**63 - 1)
+    return tuple(range(as_integer(given, "seeds", least=1, most=MAX_RUNS)))
 
 
 def _resolution(given: Any) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from conebandit.studies.folder import ABOUT, Folder
-from conebandit.studies.plan import Plan
+from conebandit.studies.folder import Folder
+from conebandit.studies.plan import Kind, Plan
+from conebandit.studies.runs import STUDY
 
 
-def estimate(plan: Plan, path: Path) -> list[str]:
+def estimate(plan: Plan[Any], path: Path, kind: Kind = STUDY) -> list[str]:
     """What a study would run and what is finished, in words.
 
     Examples
@@ -22,10 +24,12 @@ def estimate(plan: Plan, path: Path) -> list[str]:
     """
     sizes = (len(plan.policies), len(plan.scenes), len(plan.seeds))
     rounds = sum(scene.horizon for scene in plan.scenes) * len(plan.policies) * len(plan.seeds)
-    first = "{} policies x {} environments x {} seeds".format(*sizes) + f": {len(plan):,} runs, {rounds:,} rounds."
-    folder = Folder(path)
+    policies, environments, seeds, runs, each = kind.words
+    combined = f"{sizes[0]} {policies} x {sizes[1]} {environments} x {sizes[2]} {seeds}"
+    first = f"{combined}: {len(plan):,} {runs}, {rounds:,} {each}."
+    folder = Folder(path, kind)
     frame = None
-    if (path / ABOUT).exists():
+    if folder.begun:
         folder.refuse_another(folder.about(), plan)
         frame = folder.parts.read(["run", "policy", "environment", "seconds"])
     if frame is None:

@@ -1,4 +1,7 @@
-"""The folder of a study: ``study.json`` says what the study is, ``parts/`` holds its results, one process appends."""
+"""The folder of a study: ``study.json`` says what the study is, ``parts/`` holds its results, one process appends.
+
+That of simulated trials is the same, with ``trial.json``.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from conebandit._version import __version__
-from conebandit.studies.declaration import differences, plan_from
+from conebandit.studies.declaration import differences
 from conebandit.studies.parts import Parts, write_whole
-from conebandit.studies.plan import Plan
+from conebandit.studies.plan import Kind, Plan
 
 if sys.platform == "win32":
     import msvcrt
@@ -24,7 +27,7 @@ else:
     import fcntl
 
 FORMAT = 1
-ABOUT, PARTS, LOCK = "study.json", "parts", "lock"
+PARTS, LOCK = "parts", "lock"
 
 
 def versions() -> dict[str, str]:
@@ -53,30 +56,36 @@ def in_words(found: Mapping[str, str]) -> str:
 class Folder:
     """The folder of a study."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path, self.kind = path, kind
+        self._about = path / kind.about
         self.parts = Parts(path / PARTS)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a study was begun here."""
+        return self._about.exists()
+
     def about(self) -> dict[str, Any]:
-        """What ``study.json`` says; a ``ValueError`` if there is none, or one that cannot be read."""
+        """What the study is; a ``ValueError`` if there is none, or one that cannot be read."""
         try:
-            about: dict[str, Any] = json.loads((self.path / ABOUT).read_text(encoding="utf-8"))
+            about: dict[str, Any] = json.loads(self._about.read_text(encoding="utf-8"))
             found = about["format"]
         except FileNotFoundError:
-            raise ValueError(f"{self.path} holds no study: there is no {ABOUT} in it.") from None
+            raise ValueError(f"{self.path} holds no {self.kind.name}: there is no {self.kind.about} in it.") from None
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise ValueError(f"{self.path / ABOUT} cannot be read: {error}.") from None
+            raise ValueError(f"{self._about} cannot be read: {error}.") from None
         if found != FORMAT:
-            raise ValueError(f"{self.path / ABOUT} has format {found!r}; this version of conebandit reads {FORMAT}.")
+            raise ValueError(f"{self._about} has format {found!r}; this version of conebandit reads {FORMAT}.")
         return about
 
-    def plan(self) -> Plan:
+    def plan(self) -> Plan[Any]:
         """The study that is kept here."""
         about = self.about()
-        return plan_from(about["given"], Path(about["folder"]))
+        return self.kind.read(about["given"], Path(about["folder"]))
 
-    def begin(self, plan: Plan, given: Mapping[str, Any], where: Path, digest: str) -> dict[str, Any]:
-        """Begin a study here, or go on with it; what ``study.json`` says.
+    def begin(self, plan: Plan[Any], given: Mapping[str, Any], where: Path, digest: str) -> dict[str, Any]:
+        """Begin a study here, or go on with it; what :meth:`about` says from then on.
 
         Parameters
         ----------
@@ -90,12 +99,12 @@ class Folder:
         ValueError
             If the folder holds another study, in words that say what differs; or if it holds something else.
         """
-        if (self.path / ABOUT).exists():
+        if self.begun:
             about = self.about()
             self.refuse_another(about, plan)
             return about
         if any(each.name != LOCK for each in self.path.iterdir()):
-            raise ValueError(f"{self.path} is not empty, and holds no study. Give another folder with --to.")
+            raise ValueError(f"{self.path} is not empty, and holds no {self.kind.name}. Give another folder with --to.")
         about = {
             "format": FORMAT,
             "given": given,
@@ -105,17 +114,17 @@ class Folder:
             "modules": plan.modules(),
             "versions": versions(),
         }
-        write_whole(self.path / ABOUT, json.dumps(about, indent=1).encode())
+        write_whole(self._about, json.dumps(about, indent=1).encode())
         return about
 
-    def refuse_another(self, about: Mapping[str, Any], plan: Plan) -> None:
+    def refuse_another(self, about: Mapping[str, Any], plan: Plan[Any]) -> None:
         """Raise a ``ValueError`` if this is not the study that ``about`` is about, in words that say what differs."""
-        before = plan_from(about["given"], Path(about["folder"])).declaration
+        before = self.kind.read(about["given"], Path(about["folder"])).declaration
         changed = differences({**before, "data": about["data"]}, {**plan.declaration, "data": plan.data()})
         if changed:
             raise ValueError(
-                f"{self.path} holds the results of another study than this one: {'; '.join(changed)}. Results of two "
-                "studies are not mixed: give another folder with --to, or undo the change."
+                f"{self.path} holds the results of another {self.kind.name} than this one: {'; '.join(changed)}. "
+                "Results of both are not mixed: give another folder with --to, or undo the change."
             )
 
     @contextmanager
@@ -130,8 +139,8 @@ class Folder:
             if not _taken(descriptor):
                 holder = os.read(descriptor, 200).decode(errors="replace").strip() or "another process"
                 raise ValueError(
-                    f"the study in {self.path} is being run by {holder}. Wait for it, or stop it: finished runs are "
-                    "kept, and the study goes on where it was."
+                    f"the {self.kind.name} in {self.path} is being run by {holder}. Wait for it, or stop it: finished "
+                    f"runs are kept, and the {self.kind.name} goes on where it was."
                 )
             os.truncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())

@@ -101,7 +101,7 @@ def polars() -> Any:
 
 def _schema(row: Mapping[str, Any]) -> dict[str, Any]:
     def kind(name: str) -> Any:
-        if name.endswith(CURVE):
+        if isinstance(row[name], list):
             return polars().List(polars().Float64)
         return polars().Int64 if name in COUNTS else polars().String if name in TEXTS else polars().Float64
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from conebandit.validate.arrays import FloatArray
 
 OF_ENVIRONMENTS = ("n_arms", "n_objectives", "context_dim", "cone", "change_points", "contexts", "means", "rewards")
 OF_POLICIES = ("n_arms", "n_objectives", "context_dim", "decide", "observe", "front")
+
+
+Made_co = TypeVar("Made_co", bound="Maker", covariant=True)
 
 
 class Entry(NamedTuple):
@@ -49,46 +52,37 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a run is made, and what is kept of it: all that a worker has to know besides the :class:`Job`.
+class Maker:
+    """Makes the environments and policies of runs.
 
     Attributes
     ----------
-    resolution
-        The smallest difference that matters, as for :func:`conebandit.simulate`.
-    curves, points
-        Of which series curves are kept, and with how many points.
     folders
         Where modules of the user's own are looked for; the first one is that of the study file, where files of data
         are looked for, too.
     """
 
-    resolution: float
-    curves: tuple[str, ...]
-    points: int
     folders: tuple[str, ...]
-
-    def rounds(self, horizon: int) -> FloatArray:
-        """The rounds at which curves of this length are kept, at most as many as ``points``."""
-        return np.unique(np.linspace(0, horizon, self.points + 1)[1:].round())
 
     def environment(self, scene: Scene, seed: int) -> Environment:
         """The environment of a run."""
         entry = scene.environment
-        settings = dict(entry.settings)
-        if (file := self.file(entry)) is not None:
-            settings["path"] = str(file)
-        with _naming(f"environment {entry.label} cannot be made"):
-            made = world_maker(entry.name, self.folders)(seed, **settings)
-            _require(made, OF_ENVIRONMENTS)
+        with naming(f"environment {entry.label} cannot be made"):
+            made = world_maker(entry.name, self.folders)(seed, **self.settings(entry))
+            require(made, OF_ENVIRONMENTS)
         return made
 
     def policy(self, entry: Entry, world: Environment, seed: int) -> Policy:
         """The policy of a run."""
-        with _naming(f"policy {entry.label} cannot be made"):
+        with naming(f"policy {entry.label} cannot be made"):
             made = find_contenders([entry.name], self.folders)[0].make(world, seed, **entry.settings)
-            _require(made, OF_POLICIES)
+            require(made, OF_POLICIES)
         return made
+
+    def settings(self, entry: Entry) -> dict[str, Any]:
+        """The settings of an environment, with the whole path of its file of data."""
+        file = self.file(entry)
+        return dict(entry.settings) if file is None else {**entry.settings, "path": str(file)}
 
     def file(self, entry: Entry) -> Path | None:
         """The file of data that an environment of ours is made from, if it is."""
@@ -97,7 +91,28 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Recipe(Maker):
+    """How a run is made, and what is kept of it: all that a worker has to know besides the :class:`Job`.
+
+    Attributes
+    ----------
+    resolution
+        The smallest difference that matters, as for :func:`conebandit.simulate`.
+    curves, points
+        Of which series curves are kept, and with how many points.
+    """
+
+    resolution: float
+    curves: tuple[str, ...]
+    points: int
+
+    def rounds(self, horizon: int) -> FloatArray:
+        """The rounds at which curves of this length are kept, at most as many as ``points``."""
+        return np.unique(np.linspace(0, horizon, self.points + 1)[1:].round())
+
+
+@dataclass(frozen=True)
+class Plan(Generic[Made_co]):
     """What a study runs.
 
     Attributes
@@ -113,7 +128,7 @@ class Plan:
     policies: tuple[Entry, ...]
     scenes: tuple[Scene, ...]
     seeds: tuple[int, ...]
-    recipe: Recipe
+    recipe: Made_co
     declaration: dict[str, Any]
 
     def __len__(self) -> int:
@@ -157,13 +172,42 @@ class Plan:
         return (scene.environment for scene in self.scenes)
 
 
+class Kind(NamedTuple):
+    """What a folder holds: the runs of a study, say, or simulated trials.
+
+    Attributes
+    ----------
+    name
+        What it is called; the file that says what is in the folder is named so.
+    read
+        Makes a plan of what its file says and of the folder that the file is in.
+    run
+        Makes one run from a recipe and a job: a row, or something that says why it failed.
+    series
+        What is known of each run as a number.
+    words
+        What policies, environments, seeds, runs and rounds are called.
+    """
+
+    name: str
+    read: Callable[[Mapping[str, Any], Path], Plan[Any]]
+    run: Callable[[Any, Job], Any]
+    series: tuple[str, ...]
+    words: tuple[str, str, str, str, str] = ("policies", "environments", "seeds", "runs", "rounds")
+
+    @property
+    def about(self) -> str:
+        """The name of the file that says what is in the folder."""
+        return f"{self.name}.json"
+
+
 def digest(file: Path) -> str:
     """A fingerprint of a file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 @contextmanager
-def _naming(what: str) -> Iterator[None]:
+def naming(what: str) -> Iterator[None]:
     """Within, anything that goes wrong is a ``ValueError`` that says what it was about."""
     try:
         yield
@@ -172,7 +216,8 @@ def _naming(what: str) -> Iterator[None]:
         raise ValueError(f"{what}: {kind}{error}") from error
 
 
-def _require(made: Any, members: tuple[str, ...]) -> None:
+def require(made: Any, members: tuple[str, ...]) -> None:
+    """Raise a ``ValueError`` unless an object has these members."""
     missing = [name for name in members if not hasattr(made, name)]
     if missing:
         kind = "policy" if members is OF_POLICIES else "environment"

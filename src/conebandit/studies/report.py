@@ -78,20 +78,30 @@ def _without_place(rows: Rows) -> Rows:
 
 
 def _facts(results: Results) -> list[tuple[str, str]]:
-    plan, done = results.plan, results.n_finished
-    made = sorted(set(results.rows(["versions"])["versions"].to_list()))
-    missing = f": the study is not finished, {len(plan) - done:,} runs are missing" if done < len(plan) else ""
-    facts = [
+    return [
         ("Policies", ", ".join(results.policies)),
         ("Environments", ", ".join(results.environments)),
-        ("Seeds", f"{len(plan.seeds):,}"),
-        ("Runs", f"{done:,} of {len(plan):,}{missing}"),
+        ("Seeds", f"{len(results.plan.seeds):,}"),
+        *facts_of_runs(results, "runs"),
+    ]
+
+
+def facts_of_runs(results: Results, what: str) -> list[tuple[str, str]]:
+    """How many runs there are, whatever they are called, and what they were made with."""
+    kind, plan, done = results.kind.name, results.plan, results.n_finished
+    made = sorted(set(results.rows(["versions"])["versions"].to_list()))
+    missing = f": the {kind} is not finished, {len(plan) - done:,} {what} are missing" if done < len(plan) else ""
+    facts = [
+        ("Finished" if what != "runs" else "Runs", f"{done:,} of {len(plan):,}{missing}"),
         ("Made with", "; ".join(made)),
-        ("Study file", f"SHA-256 {results.about['digest']}"),
+        (f"{kind.capitalize()} file", f"SHA-256 {results.about['digest']}"),
     ]
     if len(made) > 1:
         facts.append(
-            ("Caution", "Runs were made with different versions, under which one run may come out differently.")
+            (
+                "Caution",
+                f"{what.capitalize()} were made with different versions, under which one may come out differently.",
+            )
         )
     return facts
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from conebandit.regret import SERIES
 from conebandit.studies.folder import Folder
 from conebandit.studies.paired import LEVEL, Average, BySeed, Cell, Paired, averages, paired
 from conebandit.studies.parts import CURVE, polars
-from conebandit.studies.plan import Scene
+from conebandit.studies.plan import Kind, Scene
+from conebandit.studies.runs import STUDY
 from conebandit.validate.arrays import FloatArray
 
 
 class Results:
     """Finished runs of a study, which may go on meanwhile."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        folder = Folder(path)
+    def __init__(self, path: Path, kind: Kind = STUDY) -> None:
+        self.path, self.kind = path, kind
+        folder = Folder(path, kind)
         self.plan, self.about, self._parts = folder.plan(), folder.about(), folder.parts
         self.policies = tuple(entry.label for entry in self.plan.policies)
         self.environments = tuple(scene.label for scene in self.plan.scenes)
@@ -36,7 +36,7 @@ class Results:
         """Finished runs as a frame; a ``ValueError`` if there are none."""
         frame = self._parts.read(columns if columns is None else ["run", *columns])
         if frame is None:
-            raise ValueError(f"no run of the study in {self.path} is finished yet.")
+            raise ValueError(f"no run of the {self.kind.name} in {self.path} is finished yet.")
         return frame
 
     def scene(self, environment: str | None) -> Scene:
@@ -49,8 +49,8 @@ class Results:
 
     def cells(self, series: str) -> dict[Cell, BySeed]:
         """A series of every cell that has runs, by seed, in the order in which the study names them."""
-        if series not in SERIES:
-            raise ValueError(f"series must be one of {', '.join(SERIES)}; got {series!r}.")
+        if series not in self.kind.series:
+            raise ValueError(f"series must be one of {', '.join(self.kind.series)}; got {series!r}.")
         found: dict[Cell, BySeed] = {}
         names = ("environment", "policy", "seed", series)
         for environment, policy, seed, value in self.rows(names).select(names).iter_rows():

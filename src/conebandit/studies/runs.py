@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from conebandit.progress import Step
 from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.bench import last_change
+from conebandit.studies.declaration import plan_from
 from conebandit.studies.folder import in_words, versions
 from conebandit.studies.parts import CURVE, Parts, Row
-from conebandit.studies.plan import Job, Plan, Recipe
+from conebandit.studies.plan import Job, Kind, Plan, Recipe
 from conebandit.studies.pool import Workers, as_finished
 
 PAUSE = 0.5  # seconds between parts, so that short runs share one
@@ -71,8 +72,18 @@ def one_run(recipe: Recipe, job: Job) -> Row | Failure:
     }
 
 
+STUDY = Kind("study", plan_from, one_run, SERIES)
+
+
 def make_runs(
-    plan: Plan, parts: Parts, missing: list[int], workers: Workers, *, step: Step, caution: Callable[[str], None]
+    kind: Kind,
+    plan: Plan[Any],
+    parts: Parts,
+    missing: list[int],
+    workers: Workers,
+    *,
+    step: Step,
+    caution: Callable[[str], None],
 ) -> list[Failure]:
     """Make the runs that are missing and write them as they finish; those that have failed.
 
@@ -81,7 +92,7 @@ def make_runs(
     failures: list[Failure] = []
     known = {in_words(versions())}
     jobs = [plan.job(run) for run in missing]
-    with Writer(parts, step) as writer, closing(as_finished(partial(one_run, plan.recipe), jobs, workers)) as results:
+    with Writer(parts, step) as writer, closing(as_finished(partial(kind.run, plan.recipe), jobs, workers)) as results:
         for _, result in results:
             if isinstance(result, Failure):
                 failures.append(result)

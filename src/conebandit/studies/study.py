@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from conebandit.progress import Progress, steps
-from conebandit.studies.declaration import given_study, read_plan
+from conebandit.studies.declaration import given_study, read_by
 from conebandit.studies.folder import Folder, in_words, versions
 from conebandit.studies.paired import LEVEL, Average, Paired, half_width
 from conebandit.studies.parts import polars
-from conebandit.studies.plan import Plan
+from conebandit.studies.plan import Kind, Plan
 from conebandit.studies.pool import Backend, Workers
 from conebandit.studies.results import Results
-from conebandit.studies.runs import COLUMNS, make_runs
+from conebandit.studies.runs import COLUMNS, STUDY, make_runs
 from conebandit.validate.arrays import FloatArray
 
 
@@ -80,7 +80,8 @@ def run_study(
         warnings.warn(text, stacklevel=3)
 
     source = study if isinstance(study, Mapping) else Path(study)
-    return execute(source, Path(to), Workers(backend, jobs, address), progress=progress, caution=caution)
+    execute(source, Path(to), Workers(backend, jobs, address), progress=progress, caution=caution)
+    return Study(Path(to))
 
 
 def execute(
@@ -90,25 +91,32 @@ def execute(
     *,
     progress: Progress,
     caution: Callable[[str], None],
-) -> Study:
-    """As :func:`run_study`; what may make results differ from earlier ones goes to ``caution``."""
+    kind: Kind = STUDY,
+    instead: Mapping[str, Any] | None = None,
+) -> int:
+    """As :func:`run_study`, of any kind; what may make results differ from earlier ones goes to ``caution``.
+
+    Entries in ``instead`` hold instead of those of the file. How many runs there are now.
+    """
     polars()
-    plan, folder = read_plan(source), Folder(to)
+    table, where = given_study(source)
+    given = {**table, **(instead or {})}
+    plan, folder = read_by(kind.read, source, given, where), Folder(to, kind)
     plan.try_all()
     with folder.locked():
-        about = folder.begin(plan, *given_study(source), _digest(source))
+        about = folder.begin(plan, given, where, _digest(source))
         for text in _changes(about, plan):
             caution(text)
         done = folder.parts.open()
         missing = [run for run in range(len(plan)) if run not in done]
         with steps(progress, "compiling kernels", len(missing)) as step:
-            failures = make_runs(plan, folder.parts, missing, workers, step=step, caution=caution)
+            failures = make_runs(kind, plan, folder.parts, missing, workers, step=step, caution=caution)
     if failures:
         raise RuntimeError(
             f"{len(failures)} of {len(plan)} runs have failed; all that finished are kept in {to}. The first one was "
-            f"{failures[0]}. Start the study again when this is mended: only what is missing is run."
+            f"{failures[0]}. Start the {kind.name} again when this is mended: only what is missing is run."
         )
-    return Study(to)
+    return len(plan)
 
 
 def _digest(source: Path | Mapping[str, Any]) -> str:
@@ -117,7 +125,7 @@ def _digest(source: Path | Mapping[str, Any]) -> str:
     return hashlib.sha256(given).hexdigest()
 
 
-def _changes(about: Mapping[str, Any], plan: Plan) -> list[str]:
+def _changes(about: Mapping[str, Any], plan: Plan[Any]) -> list[str]:
     """What is not as it was when the study was begun, so that results may differ; in words."""
     found = []
     if about["versions"] != versions():
@@ -222,7 +230,8 @@ class Study:
 
     def rounds(self, environment: str | None = None) -> FloatArray:
         """The rounds at which curves of an environment are kept; it may be left out if there is one."""
-        return self._results.plan.recipe.rounds(self._results.scene(environment).horizon)
+        found: FloatArray = self._results.plan.recipe.rounds(self._results.scene(environment).horizon)
+        return found
 
     def curves(self, series: str, environment: str | None = None) -> dict[str, FloatArray]:
         """Sums of a series from the first round on, for each policy: shape (seeds, rounds), in the order of the seeds.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 study = typer.Typer(no_args_is_help=True, help="Run many policies in many environments, and report on them.")
 
 File = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file.")]
+BackendName = Annotated[
+    str,
+    typer.Option("--backend", help="Where runs are made: loky (this machine), dask, ray, or sequential (to debug)."),
+]
+Address = Annotated[str | None, typer.Option(help="Of a Dask scheduler or a Ray cluster; started if not given.")]
+Jobs = Annotated[int, typer.Option(min=0, help="Number of processes; 0 for one on each core.")]
 To = Annotated[Path | None, typer.Option("--to", help="Folder of results; by default named as the file, beside it.")]
 
 
@@ -28,30 +36,18 @@ def add_to(app: typer.Typer) -> None:
 def run(
     file: File,
     to: To = None,
-    backend: Annotated[
-        str, typer.Option(help="Where runs are made: loky (this machine), dask, ray, or sequential (to debug).")
-    ] = "loky",
-    address: Annotated[
-        str | None, typer.Option(help="Of a Dask scheduler or a Ray cluster; started if not given.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=0, help="Number of processes; 0 for one on each core.")] = 0,
+    backend: BackendName = "loky",
+    address: Address = None,
+    jobs: Jobs = 0,
 ) -> None:
     """Run a study, or what is left of it; finished runs are kept at once, and never made again."""
     from conebandit.studies.study import execute  # noqa: PLC0415
 
-    console, folder = Console(), _folder(file, to)
-    with checking("--backend"):
-        workers = _workers(backend, address, jobs)
-    try:
-        with checking("STUDY"):
-            found = execute(file, folder, workers, progress=True, caution=_caution)
-    except KeyboardInterrupt:
-        typer.echo(f"Stopped. Finished runs are kept in {folder}; the same command goes on with the others.", err=True)
-        raise typer.Exit(130) from None
-    except RuntimeError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    say(console, f"All {len(found)} runs are in {folder}. See: conebandit study report {folder}", soft_wrap=True)
+    console, folder = Console(), folder_for(file, to)
+    workers = as_workers(backend, address, jobs)
+    with running(folder), checking("STUDY"):
+        found = execute(file, folder, workers, progress=True, caution=caution)
+    say(console, f"All {found} runs are in {folder}. See: conebandit study report {folder}", soft_wrap=True)
 
 
 @study.command()
@@ -64,22 +60,39 @@ def check(file: File, to: To = None) -> None:
     with checking("STUDY"):
         plan = read_plan(file)
         plan.try_all()
-        lines = estimate(plan, _folder(file, to))
+        lines = estimate(plan, folder_for(file, to))
     for line in lines:
         say(console, line, soft_wrap=True)
 
 
-def _folder(file: Path, to: Path | None) -> Path:
+def folder_for(file: Path, to: Path | None) -> Path:
+    """Where results go: by default a folder named as the file, beside it."""
     return file.with_suffix("") if to is None else to
 
 
-def _workers(backend: str, address: str | None, jobs: int) -> Workers:
+def as_workers(backend: str, address: str | None, jobs: int) -> Workers:
+    """Where runs are made, from the options of a command."""
     from conebandit.studies.pool import Workers  # noqa: PLC0415
 
-    return Workers(backend, jobs, address)  # type: ignore[arg-type]  # it checks the name
+    with checking("--backend"):
+        return Workers(backend, jobs, address)  # type: ignore[arg-type]  # it checks the name
 
 
-def _caution(text: str) -> None:
+@contextmanager
+def running(folder: Path) -> Iterator[None]:
+    """Within, runs are made: an interruption, or runs that fail, end the command with a sentence."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped. Finished runs are kept in {folder}; the same command goes on with the others.", err=True)
+        raise typer.Exit(130) from None
+    except RuntimeError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def caution(text: str) -> None:
+    """Say what may make results differ from earlier ones."""
     typer.echo(f"Caution: {text}", err=True)
 
 

@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def _tex(cell: str) -> str:
     return re.sub(r"(?<![\w.])-(?=\d)", "$-$", escaped)
 
 
-def write_tables(stem: Path, rows: Rows, exact: Sequence[Average] | Sequence[Paired]) -> list[Path]:
+def write_tables(stem: Path, rows: Rows, exact: Sequence[NamedTuple]) -> list[Path]:
     """Write a table as Markdown and LaTeX, and what it is made of, with every digit, as CSV; the paths written."""
     digits = [exact[0]._fields, *([str(value) for value in each] for each in exact)]
     paths = []
