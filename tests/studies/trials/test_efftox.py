@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conebandit.studies.trials.conduct import Limits
+from conebandit.studies.trials.conduct import Limits, Trial, Utility
 from conebandit.studies.trials.efftox import Contour, EffTox, Priors
 from tests.studies.trials.outcomes import counted, next_dose
 
@@ -129,12 +129,16 @@ def fitted(chances, codes, degree):
     return np.polyfit(codes, np.log(chances) - np.log1p(-np.array(chances)), degree)[::-1]
 
 
-def test_transitions_where_toxicity_must_rise():
-    """The package prints 1 for cohorts after which we find dose 1; 0 stands for a trial that stops."""
+def with_elicited_priors():
+    """The design of that README."""
     alpha, beta = fitted([0.02, 0.04, 0.06, 0.08, 0.10], THALL.codes, 1)
     gamma, zeta, eta = fitted([0.2, 0.4, 0.6, 0.8, 0.9], THALL.codes, 2)
     priors = Priors((alpha, 3.5487), (beta, 3.5018), (gamma, 2.5423), (zeta, 2.4406), (eta, 0.2))
-    design = EffTox(THALL.doses, THALL.limits, start=2, priors=priors)
+    return EffTox(THALL.doses, THALL.limits, start=2, priors=priors)
+
+
+def test_transitions_where_toxicity_must_rise():
+    design = with_elicited_priors()
     for each in TRANSITIONS.split():
         assert next_dose(design, f"2{each[:3]}", 5) == int(each[3]), each
     near = described(design, "2EEN")[2]
@@ -231,3 +235,23 @@ def test_one_dose_and_no_efficacy():
 def test_no_untried_dose_is_skipped():
     assert next_dose(EffTox(THALL.doses, THALL.limits), "1EEE", 5) <= 2
     assert next_dose(THALL, "3NNN", 5) in {2, 3, 4}
+
+
+# ---- operating characteristics --------------------------------------------------------------------------------------
+
+
+def test_ten_published_trials_are_such_as_ours():
+    """Averages over 10 trials in the README of EffToxDesign, within 4 of their own standard errors of ours over 100."""
+    design = with_elicited_priors()
+    chances = np.stack([[0.2, 0.4, 0.6, 0.8, 0.9], [0.05, 0.10, 0.15, 0.20, 0.40]], axis=1)
+    rng, found = np.random.default_rng(0), []
+    for _ in range(100):
+        outcomes = (rng.random((39, 5, 2)) < chances).astype(float)
+        nobody = np.zeros((1, 1))
+        trial = Trial(0, np.zeros((39, 1)), outcomes, np.zeros(39), nobody, design.limits, Utility(60.0, 40.0))
+        given = design.conduct(trial).doses
+        seen = outcomes[np.arange(len(given)), given].sum(axis=0)
+        found.append([*np.bincount(given, minlength=5), *seen])
+    published = [4.8, 6.6, 15.9, 6.0, 5.7, 23.4, 6.6]  # patients under each dose, with efficacy, with toxicity
+    error = np.std(found, axis=0) / np.sqrt(10)
+    assert (np.abs(np.mean(found, axis=0) - published) < 4 * error).all()
