@@ -20,7 +20,7 @@ _TEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
     "|": r"\textbar{}",
 }  # fmt: skip
-_NUMBER = re.compile(r"[+-]?\d[\d,.]*(e[+-]?\d+)?")
+_NUMBER = re.compile(r"[+-]?\d[\d,.]*(e[+-]?\d+)?( \([\d.]+\))?")  # with its error, perhaps
 
 
 def to_markdown(rows: Rows) -> str:

@@ -232,7 +232,10 @@ def test_one_dose_and_no_efficacy():
     assert next_dose(design, "1TTT 1TTT 1TTT", 1) == 0
 
 
-def test_no_untried_dose_is_skipped():
+def test_no_untried_dose_is_skipped_or_selected():
+    counts, dose = counted("1NNE 2EEB", 5)
+    assert THALL.next_dose(counts, dose) == 2
+    assert THALL.selected(counts).dose == 1
     assert next_dose(EffTox(THALL.doses, THALL.limits), "1EEE", 5) <= 2
     assert next_dose(THALL, "3NNN", 5) in {2, 3, 4}
 

@@ -178,7 +178,9 @@ def test_the_commands_name_what_is_wrong(own):
     own.write_text(FILE.replace('"boin12"', '{ name = "boin12", cohort = 0 }'))
     run = CliRunner().invoke(app, ["trial", "simulate", str(own)])
     assert run.exit_code == 2
-    assert "design boin12(cohort=0) cannot be made: cohort must be" in " ".join(run.output.replace("│", "").split())
+    assert "scenario rising: design boin12(cohort=0) cannot be made: cohort must be" in " ".join(
+        run.output.replace("│", "").split()
+    )
     assert not own.with_suffix("").exists()
 
 

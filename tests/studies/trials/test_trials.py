@@ -271,6 +271,15 @@ def test_rules_keep_their_promise_in_trials():
     assert fired / 400 <= 0.1 + 4 * math.sqrt(0.1 * 0.9 / 400)
 
 
+def test_doses_above_one_that_is_closed_too_soon_are_out_of_reach():
+    rules = declared_rules([{"metric": "toxicity", "above": 0.1, "error": 0.4, "then": "suspend"}], 3)
+    guard = Guard(rules, 3, escalate=20)
+    while guard.open():
+        guard.see(0, np.array([0.0, 1.0]))
+    assert sum(guard.given) < 20
+    assert guard.closed.all()
+
+
 def test_caps_and_stops():
     rules = declared_rules([{"arm": "dose 1", "at_most": 2}, {"at_most": 10}], 2)
     guard = Guard(rules, 2)
@@ -399,7 +408,7 @@ def test_wrong_settings_are_named_with_their_design(design, words):
     plan = plan_of(designs=[design])
     with pytest.raises(ValueError, match=words) as caught:
         plan.try_all()
-    assert "design" in str(caught.value)
+    assert "scenario rising: design" in str(caught.value)
 
 
 @pytest.mark.parametrize(

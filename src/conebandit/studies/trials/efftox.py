@@ -20,6 +20,7 @@ hardly matters, so the weights stay even.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -184,16 +185,19 @@ class EffTox:
     def next_dose(self, counts: Counts, _dose: int) -> int | None:
         """The acceptable dose of the largest desirability, with no untried dose skipped; None if there is none."""
         tried = [dose for dose, n in enumerate(counts.treated) if n]
-        within = range(max(tried[0] - 1, 0), min(tried[-1] + 2, len(counts)))
+        return self._best(counts, range(max(tried[0] - 1, 0), min(tried[-1] + 2, len(counts))))
+
+    def _best(self, counts: Counts, doses: Iterable[int]) -> int | None:
         closed, known = self.closed(counts), self.posterior(counts)
-        open_ = [dose for dose in within if not closed[dose]]
+        open_ = [dose for dose in doses if not closed[dose]]
         if not open_:
             return None
         return max(open_, key=lambda k: self.contour.desirability(float(known.efficacy[k]), float(known.toxicity[k])))
 
     def selected(self, counts: Counts) -> Choice | None:
-        """The dose that the next cohort would get."""
-        dose, known = self.next_dose(counts, 0), self.posterior(counts)
+        """The acceptable dose of the largest desirability, of those that were given."""
+        dose = self._best(counts, [k for k, n in enumerate(counts.treated) if n])
+        known = self.posterior(counts)
         return None if dose is None else Choice(dose, float(known.efficacy[dose]), float(known.toxicity[dose]))
 
 

@@ -85,7 +85,9 @@ class Guard:
         watch.decide(patient)
         watch.settle(patient, value)
         if watch.fired is not None:
-            self.closed[slice(None) if rule.then != "suspend" else dose] = True
+            # With a dose that is closed before enough patients have had it, all above it are out of reach.
+            above = self.given[dose] < self.escalate
+            self.closed[slice(None) if rule.then != "suspend" else slice(dose, None if above else dose + 1)] = True
 
     def open(self) -> list[int]:
         """Doses that may be given; none when the trial is over."""

@@ -105,7 +105,8 @@ class TrialPlan(Plan[Recipe]):
         for scene in self.scenes:
             world = self.recipe.environment(scene, self.seeds[0])
             for entry in self.policies:
-                self.recipe.design(entry, world, self.seeds[0])
+                with naming(f"scenario {scene.environment.label}"):
+                    self.recipe.design(entry, world, self.seeds[0])
 
 
 @lru_cache(maxsize=1)

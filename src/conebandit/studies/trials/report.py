@@ -242,7 +242,8 @@ def _method(results: TrialResults, found: Found) -> list[str]:
         texts.append(
             f"Differences are to {found.reference}, trial by trial. Of the two intervals the second one holds with a "
             f"probability of 95 % for all {len(found.differences)} differences on this page together (Bonferroni), and "
-            "only by it a difference is called lower or higher; open means that these trials do not decide it."
+            "only by it a difference is called lower or higher; open means that these trials do not decide it. "
+            "Differences of best are between shares, from -1 to 1, the others between numbers of patients."
         )
     fewest = min((each.trials for each in found.characteristics if each.measure == "patients"), default=0)
     if fewest < MIN_SEEDS:

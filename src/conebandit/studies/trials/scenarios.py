@@ -189,8 +189,8 @@ def require_chances(world: Environment) -> None:
 def draw_outcomes(rng: np.random.Generator, chances: FloatArray, association: float) -> FloatArray:
     """Whether there would be efficacy, and toxicity, under each dose: (n, K, 2), from chances (n, K, 2).
 
-    Each patient has two numbers, one for either outcome, that hold for all doses: who tolerates a dose tolerates one
-    that is less toxic. Given the efficacy, toxicity has the chance that the association says.
+    Each patient has two numbers, one for either outcome, that hold for all doses: without association, who tolerates a
+    dose tolerates one that is less toxic. Given the efficacy, toxicity has the chance that the association says.
     """
     efficacy, toxicity = chances[:, :, EFFICACY], 1.0 - chances[:, :, TOXICITY]
     numbers = rng.random((len(chances), 2))
