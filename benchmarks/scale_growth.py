@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import conebandit as cb
+from conebandit.diagnose.fit import log_slope
 from conebandit.environments.base import World
 from conebandit.validate.arrays import FloatArray
 from report import Report, machine, versions
@@ -123,14 +124,8 @@ def megabytes(policy: Any) -> float:
 
 
 def fitted(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, float]:
-    """Slope of log values over log sizes, and its standard error."""
-    x, y = np.log(sizes), np.log(values)
-    design = np.stack([np.ones_like(x), x], axis=1)
-    coefficients, squares, *_ = np.linalg.lstsq(design, y, rcond=None)
-    freedom = len(x) - 2
-    if freedom < 1 or not len(squares):
-        return float(coefficients[1]), float("nan")
-    return float(coefficients[1]), float(np.sqrt(squares[0] / freedom / ((x - x.mean()) ** 2).sum()))
+    """Exponent and its standard error."""
+    return log_slope(np.array(sizes), np.array(values))
 
 
 class Growth(NamedTuple):
@@ -202,7 +197,9 @@ def measure(report: Report, families: Sequence[Family], marks: Sequence[int], st
         cases = [(d, world_of(dim=d), family.fixed) for d in family.dims]
         measured(family, cases, turns).add_to(report, family.name, "dimension")
         if hasattr(family.make(world_of()), "n_leaves"):
-            by_leaves(family, marks, step, turns).add_to(report, family.name, "leaves")
+            grown = by_leaves(family, marks, step, turns)
+            if len(grown.sizes) > 1:
+                grown.add_to(report, family.name, "leaves")
 
 
 def main() -> None:
