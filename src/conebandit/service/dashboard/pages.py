@@ -148,7 +148,8 @@ class Pages:
     def __init__(self, app: FastAPI, door: Doorkeeper, backend: Backend, sessions: Sessions) -> None:
         self._app, self._door, self._sessions = app, door, sessions
         self.backend, self.looks, self.tallies = backend, Looks(backend), Tallies(backend.store)
-        self.courses, self._computing = Courses(backend.store), asyncio.Lock()
+        self.courses = Courses(backend.store)
+        self._computing, self._writing = asyncio.Lock(), asyncio.Lock()
 
     # ---- for views ----------------------------------------------------------------------------------------------
 
@@ -173,8 +174,12 @@ class Pages:
             return await self.backend.in_thread(work, *args)
 
     async def show(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A page, or a part of one, from a template in ``templates/dashboard``; the event loop is free meanwhile."""
-        return await self.compute(partial(self.page, asked, template, status, **values))
+        """A page, or a part of one, from a template in ``templates/dashboard``, written in a thread.
+
+        One after the other, but not after what is computed for others: a page whose values are there is soon written.
+        """
+        async with self._writing:
+            return await self.backend.in_thread(partial(self.page, asked, template, status, **values))
 
     def page(self, asked: Asked, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """The same for those who are in a thread already: to fill a long template takes a while."""
