@@ -7,6 +7,7 @@ python benchmarks/readme.py
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -246,6 +247,42 @@ def streams() -> str:
     )
 
 
+TRIAL_DESIGNS = {
+    "boin12": "BOIN12",
+    "efftox": "EffTox",
+    "uniform": "uniform",
+    "default": "default",
+    "linear(explore=0.0)": "linear",
+}
+
+
+def trial_designs() -> str:
+    """How often designs find the best dose, and how many patients they harm: benchmarks/results/trial_designs/."""
+    tables = []
+    for name, measure, scale, words in (
+        ("recommendations", "best", 100.0, "best, %"),
+        ("patients", "toxic", 1.0, "patients with toxicity"),
+    ):
+        with (ROOT / "benchmarks" / "results" / "trial_designs" / f"{name}.csv").open(encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file) if row["measure"] == measure]
+        size, trials = min(int(row["patients"]) for row in rows), max(int(row["trials"]) for row in rows)
+        cells = {
+            (row["scenario"], row["design"]): f"{scale * float(row['mean']):.1f} ({scale * float(row['error']):.1f})"
+            for row in rows
+            if int(row["patients"]) == size
+        }
+        tables += [
+            f"{words[0].upper()}{words[1:]}, with {size} patients, averages over {trials} trials (standard errors):",
+            "",
+            f"| scenario | {' | '.join(TRIAL_DESIGNS.values())} |",
+            f"| --- |{' --- |' * len(TRIAL_DESIGNS)}",
+        ]
+        for scenario in dict.fromkeys(scenario for scenario, _ in cells):
+            tables.append(f"| {scenario} | {' | '.join(cells[scenario, design] for design in TRIAL_DESIGNS)} |")
+        tables.append("")
+    return "\n".join(["", *tables])
+
+
 def command_line() -> str:
     """The page docs/reference/command-line.md: every command with its arguments and options."""
     return "\n" + "\n\n".join(_commands(typer.main.get_command(app), "conebandit")) + "\n"
@@ -280,6 +317,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/kernel.md": kernel_constants,
     "docs/shift.md": streams,
     "docs/reference/command-line.md": command_line,
+    "docs/trials.md": trial_designs,
 }
 
 

@@ -182,7 +182,7 @@ def exact_characteristics(design, toxicity, efficacy, cohorts):
             more = [*texts, f"{dose + 1}{letter}"]
             follow(more, design.next_dose(*counted(" ".join(more), design.n_doses)), chance * share, left - 1)
 
-    follow([], design.first, 1.0, cohorts)
+    follow([], design.start - 1, 1.0, cohorts)
     return found
 
 

@@ -17,7 +17,7 @@ from conebandit.studies.trials.results import TrialResults, mean_and_error
 from conebandit.studies.trials.simulate import simulate_trials
 
 TABLE = {
-    "designs": ["boin12", "uniform", {"name": "linear", "grid": {"explore": [0.0, 0.2]}}],
+    "designs": ["boin12", "efftox", {"name": "linear", "grid": {"explore": [0.0, 0.2]}}],
     "scenarios": ["umbrella", "all-toxic", {"label": "ours_1 & <two>", "toxicity": [0.1, 0.3], "efficacy": [0.2, 0.4]}],
     "sizes": [9, 18],
     "trials": 12,
@@ -132,6 +132,8 @@ def test_the_report_has_what_a_board_asks_for(found, tmp_path):
     page = report.page.read_text()
     assert "<script" not in page
     assert "ours_1 &amp; &lt;two&gt;" in page
+    assert "explore_at: 9" in page  # settings that nobody has given
+    assert "if toxicity is above 0.35 (each arm, error 0.05): not this arm" in page
     for shown in TABLES:
         for head, _ in shown.columns.values():
             assert head in page

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincc
 
-from conebandit.studies.trials import cohorts
-from conebandit.studies.trials.conduct import Choice, Conduct, Limits, Trial, Utility
+from conebandit.studies.trials.cohorts import ByCohorts
+from conebandit.studies.trials.conduct import Choice, Limits, Utility
 from conebandit.studies.trials.counts import Counts, select
 
 
@@ -49,7 +49,7 @@ def boundaries(limit: float) -> Boundaries:
 
 
 @dataclass(frozen=True)
-class Boin12:
+class Boin12(ByCohorts):
     """BOIN12 for a number of doses.
 
     Attributes
@@ -84,15 +84,6 @@ class Boin12:
     enough: int = 6
     explore_at: int = 9
     stop_at: int = 0
-
-    def conduct(self, trial: Trial) -> Conduct:
-        """Conduct a trial."""
-        return cohorts.conduct(self, trial)
-
-    @property
-    def first(self) -> int:
-        """The dose of the first cohort, counted from 0."""
-        return self.start - 1
 
     @property
     def benchmark(self) -> float:

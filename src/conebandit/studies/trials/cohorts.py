@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,49 +11,47 @@ from conebandit.studies.trials.conduct import EFFICACY, TOXICITY, Choice, Conduc
 from conebandit.studies.trials.counts import Counts
 
 
-class Escalation(Protocol):
-    """The rules of such a design. Doses are counted from 0."""
+class ByCohorts(ABC):
+    """Such a design. Its rules count doses from 0, its settings from 1.
 
-    @property
-    def cohort(self) -> int:
-        """Patients of a cohort."""
-        ...
+    Attributes
+    ----------
+    cohort, start
+        Patients of a cohort, and the dose of the first one.
+    """
 
-    @property
-    def first(self) -> int:
-        """The dose of the first cohort."""
-        ...
+    cohort: int
+    start: int
 
+    @abstractmethod
     def next_dose(self, counts: Counts, dose: int) -> int | None:
         """The dose of the next cohort, after one that got ``dose``; None if no dose may be given any more."""
-        ...
 
-    def finished(self, counts: Counts, dose: int) -> bool:
-        """Whether enough patients have had the dose that the next cohort would get."""
-        ...
-
+    @abstractmethod
     def closed(self, counts: Counts) -> NDArray[np.bool_]:
         """Which doses may not be given."""
-        ...
 
+    @abstractmethod
     def selected(self, counts: Counts) -> Choice | None:
         """The dose that is selected in the end, if there is one."""
-        ...
 
+    def finished(self, counts: Counts, dose: int) -> bool:
+        """Whether enough patients have had the dose that the next cohort would get; never, by default."""
+        return False
 
-def conduct(design: Escalation, trial: Trial) -> Conduct:
-    """Conduct a trial; the last cohort is smaller if the number of patients is not a multiple."""
-    counts, given, dose = Counts(trial.n_doses), list[int](), design.first
-    outcomes = trial.outcomes.astype(np.bool_).tolist()
-    while len(given) < trial.size:
-        for patient in range(len(given), min(len(given) + design.cohort, trial.size)):
-            outcome = outcomes[patient][dose]
-            counts.add(dose, efficacy=outcome[EFFICACY], toxicity=outcome[TOXICITY])
-            given.append(dose)
-        following = design.next_dose(counts, dose)
-        if following is None:
-            return for_everybody(trial, given, np.ones(trial.n_doses, dtype=np.bool_), None)
-        dose = following
-        if design.finished(counts, dose):
-            break
-    return for_everybody(trial, given, design.closed(counts), design.selected(counts))
+    def conduct(self, trial: Trial) -> Conduct:
+        """Conduct a trial; the last cohort is smaller if the number of patients is not a multiple."""
+        counts, given, dose = Counts(trial.n_doses), list[int](), self.start - 1
+        outcomes = trial.outcomes.astype(np.bool_).tolist()
+        while len(given) < trial.size:
+            for patient in range(len(given), min(len(given) + self.cohort, trial.size)):
+                outcome = outcomes[patient][dose]
+                counts.add(dose, efficacy=outcome[EFFICACY], toxicity=outcome[TOXICITY])
+                given.append(dose)
+            following = self.next_dose(counts, dose)
+            if following is None:
+                return for_everybody(trial, given, np.ones(trial.n_doses, dtype=np.bool_), None)
+            dose = following
+            if self.finished(counts, dose):
+                break
+        return for_everybody(trial, given, self.closed(counts), self.selected(counts))

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.studies.trials import cohorts
-from conebandit.studies.trials.conduct import Choice, Conduct, Limits, Trial
+from conebandit.studies.trials.cohorts import ByCohorts
+from conebandit.studies.trials.conduct import Choice, Limits
 from conebandit.studies.trials.counts import Counts
 from conebandit.validate.arrays import FloatArray
 
@@ -115,7 +115,7 @@ class Posterior(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EffTox:
+class EffTox(ByCohorts):
     """EffTox for a number of doses.
 
     Attributes
@@ -154,15 +154,6 @@ class EffTox:
     priors: Priors = USUAL_PRIORS
     rising: bool = True
 
-    def conduct(self, trial: Trial) -> Conduct:
-        """Conduct a trial."""
-        return cohorts.conduct(self, trial)
-
-    @property
-    def first(self) -> int:
-        """The dose of the first cohort, counted from 0."""
-        return self.start - 1
-
     @property
     def codes(self) -> FloatArray:
         """Logarithms of the doses, centred."""
@@ -178,11 +169,7 @@ class EffTox:
         known = self.posterior(counts)
         return (known.effective <= self.sure) | (known.tolerated <= self.sure)
 
-    def finished(self, _counts: Counts, _dose: int) -> bool:
-        """Never before all patients are treated."""
-        return False
-
-    def next_dose(self, counts: Counts, _dose: int) -> int | None:
+    def next_dose(self, counts: Counts, dose: int) -> int | None:
         """The acceptable dose of the largest desirability, with no untried dose skipped; None if there is none."""
         tried = [dose for dose, n in enumerate(counts.treated) if n]
         return self._best(counts, range(max(tried[0] - 1, 0), min(tried[-1] + 2, len(counts))))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -91,7 +92,8 @@ def write_report(results: TrialResults, to: Path, *, reference: str | None = Non
         sections.append(page.section(f"s{number}", page.heading(scenario) + _section(results, scenario, found)))
         names.append((f"s{number}", scenario, ""))
     words = "".join(map(page.paragraph, _method(results, found)))
-    body = page.definitions(_facts(results)) + words + page.folded("What is counted", _definitions())
+    folded = page.folded("Designs", _designs(results)) + page.folded("What is counted", _definitions())
+    body = page.definitions(_facts(results)) + words + folded
     path = to / "index.html"
     footer = f"Made by conebandit {__version__}: conebandit trial report {results.path}."
     title = f"Operating characteristics: {results.path.resolve().name}"
@@ -216,6 +218,20 @@ def _facts(results: TrialResults) -> list[tuple[str, str]]:
         ("Association", f"{recipe.association:g} between efficacy and toxicity of a patient"),
         *facts_of_runs(results, "trials"),
     ]
+
+
+def _designs(results: TrialResults) -> str:
+    """Every design with all its settings, also those that nobody has given."""
+    plan = results.plan
+    world = results.recipe.environment(plan.scenes[0], plan.seeds[0])
+    found = []
+    for entry in plan.policies:
+        design: Any = results.recipe.design(entry, world, plan.seeds[0])
+        settings = {each.name: getattr(design, each.name) for each in fields(design)}
+        if "rules" in settings:
+            settings["rules"] = "; ".join(map(str, settings["rules"])) or "none"
+        found.append((entry.label, ", ".join(f"{name}: {value}" for name, value in settings.items())))
+    return page.definitions(found)
 
 
 def _definitions() -> str:
