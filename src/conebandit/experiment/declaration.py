@@ -269,10 +269,8 @@ class Experiment:
         Parameters
         ----------
         frame
-            As for :meth:`from_frame`; null or nan where an outcome is not known, and other columns are not looked at.
-            Rows are learned in their order; if one does not fit, none is, and a ``ValueError`` says which. There may be
-            many Parquet files: a folder, a pattern such as ``"log/*.parquet"``, or a list. They are read a part at a
-            time; but the learner keeps all rows, 8 bytes for each number, since it is asked about them.
+            As for :meth:`from_frame`, or many Parquet files: a folder, a pattern, a list. Null or nan where an outcome
+            is not known. Rows are learned in their order; if one does not fit, none is, and an error says which.
         arm
             Name of the column that says what was played; the declared one by default.
 

@@ -65,7 +65,6 @@ class CompiledPolicy(LogPolicy):
 
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
-    _observe_rows: ClassVar[Any]
     _layout: ClassVar[Layout]
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -95,11 +94,6 @@ class CompiledPolicy(LogPolicy):
         return {"facets": self.cone.facets}
 
     # ---- deciding and observing ---------------------------------------------------------------------------------
-
-    @property
-    def n_observations(self) -> int:
-        """How many observations the policy has learned from."""
-        return int(self._state.size[0])
 
     def decide(self, context: ArrayLike, key: Key) -> Decision:
         """Arm for a context: a pure function of state, context and key.
@@ -158,13 +152,6 @@ class CompiledPolicy(LogPolicy):
                 break
         self._kernels.learn(self._state, x, arm, reward)
         self._settle()
-
-    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
-        done = 0
-        while done < len(arms):
-            self._make_room(len(arms) - done)
-            done = self._observe_rows(self._state, done, x, arms, rewards)
-            self._settle()
 
     def front(self, context: ArrayLike) -> Front:
         """Arms that are undominated by the estimates at a context, or essential, among those in the running."""
@@ -235,13 +222,9 @@ class CompiledPolicy(LogPolicy):
             self._settle()
         return arms, propensities, chunk.active, chunk.reported
 
-    def _settle(self) -> None:
-        """What is due from time to time after an observation; ``run`` must return before a round that needs it."""
-
     # ---- state --------------------------------------------------------------------------------------------------
 
     def _make_room(self, observations: int) -> None:
-        """Let the growing arrays hold this many more observations; of other rows, what the next one may add."""
         self._state, self._limits = self._layout.grown(self._state, self._sizes, observations)
 
     def state(self) -> dict[str, NDArray[Any]]:

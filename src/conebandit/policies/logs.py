@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -19,11 +18,20 @@ from conebandit.validate.arrays import FloatArray
 Learning = TypeVar("Learning", bound="LogPolicy")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class LogPolicy(LearningPolicy, ABC):
-    """A policy that learns from logs by ``copy`` and ``_learn_rows``, and can be merged if it has ``_merged``."""
+    """A policy with a state that learns from whole logs, and can be merged if it has ``_merged``.
 
+    ``_observe_rows`` is its compiled loop over rows; see :class:`~conebandit.policies.compiled.CompiledPolicy`.
+    """
+
+    _state: Any
+    _observe_rows: ClassVar[Any]
     _why_not_merged: ClassVar[str] = "it does not say how"
+
+    @property
+    def n_observations(self) -> int:
+        """How many observations the policy has learned from."""
+        return int(self._state.size[0])
 
     def learn(
         self, log: Any, *, contexts: Sequence[str] | None = None, arm: str = "arm", rewards: Sequence[str] | None = None
@@ -143,25 +151,31 @@ class LogPolicy(LearningPolicy, ABC):
         """Whether it has to learn more before copies of it can go on apart and be merged."""
         return False
 
-    def _merged(self, other: Self, start: Self) -> Self:
+    def _merged(self, other: Self, start: Self, /) -> Self:
         """A policy that has learned what this one and another have, from ``start`` on, which both were once."""
         raise TypeError(
             f"a {type(self).__name__} cannot be merged: {self._why_not_merged}. Learn from all rows in one place "
             "instead: its method learn takes many files."
         )
 
-    @property
-    @abstractmethod
-    def n_observations(self) -> int:
-        """How many observations the policy has learned from."""
+    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
+        """Learn from rows, in their order, at points of the unit cube; nothing is checked."""
+        done = 0
+        while done < len(arms):
+            self._make_room(len(arms) - done)
+            done = self._observe_rows(self._state, done, x, arms, rewards)
+            self._settle()
 
     @abstractmethod
     def copy(self) -> Self:
         """An independent policy in the same state."""
 
     @abstractmethod
-    def _learn_rows(self, x: FloatArray, arms: NDArray[np.int64], rewards: FloatArray) -> None:
-        """Learn from rows, in their order; nothing is checked."""
+    def _make_room(self, observations: int) -> None:
+        """Let the growing arrays hold this many more observations; of other rows, what the next one may add."""
+
+    def _settle(self) -> None:
+        """What is due from time to time after an observation; loops must return before a row that needs it."""
 
 
 def learned_from(policy: Learning, parts: Iterable[LogRows]) -> Learning:

@@ -80,8 +80,9 @@ def learn_shards(
     columns, found = LogColumns(contexts, arm, rewards, policy.context_dim, policy.n_objectives), find_parquet(files)
     check_files(found, columns)
     start, shards = _started(policy, found, columns)
-    learned: dict[int, Any] = dict(as_finished(_learn, shards, workers))
-    return _merged(start, [learned[number] for number in range(len(shards))])
+    finished: dict[int, Any] = dict(as_finished(_learn, shards, workers))
+    learned: list[Learning] = [finished[number] for number in range(len(shards))]
+    return _merged(start, learned)
 
 
 def _started(policy: Learning, files: Sequence[Path], columns: LogColumns) -> tuple[Learning, list[Shard]]:

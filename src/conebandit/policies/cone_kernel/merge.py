@@ -26,7 +26,7 @@ MODEL = ("orders", "prior", "scales", "noise", "relevance", "lengths", "constant
 
 def merged(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:
     """A policy that has learned what two others have; they were ``start`` once, and what it knew counts once."""
-    done = [has_made_its_last_fit(policy) for policy in (mine, theirs, start)]
+    done = [not is_still_fitted(policy) for policy in (mine, theirs, start)]
     if all(done[:2]):
         if not done[2]:
             raise ValueError(_apart(mine, theirs))
@@ -47,9 +47,9 @@ def merged(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:
     return made
 
 
-def has_made_its_last_fit(policy: ConeKernel) -> bool:
-    """Whether it keeps no rows any more, and its model is only updated."""
-    return bool(policy._state.size[NEXT_WORK] == NEVER)
+def is_still_fitted(policy: ConeKernel) -> bool:
+    """Whether a fit is to come, and rows are kept for it."""
+    return bool(policy._state.size[NEXT_WORK] != NEVER)
 
 
 def _samples(policy: ConeKernel) -> Samples:

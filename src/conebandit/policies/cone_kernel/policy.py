@@ -49,7 +49,7 @@ from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
-from conebandit.policies.cone_kernel.merge import has_made_its_last_fit, merged
+from conebandit.policies.cone_kernel.merge import is_still_fitted, merged
 from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate import storage
@@ -100,6 +100,7 @@ class ConeKernel(CompiledPolicy):
     _kernels: ClassVar[Any] = kernels
     _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
     _observe_rows: ClassVar[Any] = staticmethod(learn_rows)
+    _merged, _needs_a_start = merged, property(is_still_fitted)
     _layout: ClassVar[Layout] = Layout(
         State,
         {
@@ -211,13 +212,6 @@ class ConeKernel(CompiledPolicy):
             self._in_chunk = False
             if self._state.size[FIT_BEGAN]:
                 self._state.size[NEXT_WORK] = self._state.size[OBSERVATIONS] + 1  # as after single observations
-
-    @property
-    def _needs_a_start(self) -> bool:
-        return not has_made_its_last_fit(self)
-
-    def _merged(self, other: Self, start: Self) -> Self:
-        return merged(self, other, start)
 
     def _with(self, arrays: storage.Arrays) -> Self:
         policy, began = super()._with(arrays), int(arrays["size"][FIT_BEGAN])
