@@ -8,6 +8,7 @@ import pytest
 import conebandit as cb
 from conebandit import Cone, ConeTree, Decision, Front, RandomArm, check_environment, check_policy
 from conebandit.environments import base
+from tests.policies.rows import KINDS, make
 
 
 class Learner:
@@ -267,9 +268,59 @@ class LeavesTraces(Learner):
         self.seen.pop()
 
 
+class Merging(Learner):
+    """A right one that can be merged."""
+
+    def clone(self):
+        return type(self)()
+
+    @property
+    def n_observations(self):
+        return len(self.seen)
+
+    def merge(self, other):
+        self.seen = [*self.seen, *other.seen]
+        return self
+
+
+class TakesItAway(Merging):
+    def merge(self, other):
+        self.seen, other.seen = [*self.seen, *other.seen], []
+
+
+class Forgets(Merging):
+    def merge(self, other):
+        self.seen = self.seen or other.seen
+
+
+class AddsToNothing(Merging):
+    def merge(self, other):
+        self.seen = [*self.seen, None, *other.seen]
+
+
+class CannotBeMerged(Merging):
+    def merge(self, other):
+        raise TypeError("it cannot be merged.")
+
+
+class RefusesLate(Merging):
+    def merge(self, other):
+        self.seen.append(None)
+        raise TypeError("it cannot be merged.")
+
+
+@pytest.mark.parametrize("policy", [Merging(), CannotBeMerged(), *(make(kind) for kind in KINDS)])
+def test_policies_that_can_be_merged_and_those_that_say_no_pass(policy):
+    check_policy(policy)
+
+
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
+        (TakesItAway, "merge must leave the other policy as it is"),
+        (Forgets, "merge must count the observations of both, 100; n_observations is 66"),
+        (AddsToNothing, "merge with a policy that has learned nothing must change nothing"),
+        (RefusesLate, "a merge that is refused must leave no trace"),
         (NoFront, "'front' must be a method"),
         (NoArms, "it has no attribute 'n_arms'"),
         (Whimsical, "decide must be a function of state, context and key; two equal calls differ"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import polars as pl
 import pytest
 
 import conebandit as cb
@@ -322,3 +323,49 @@ def test_metrics_may_have_the_names_of_columns_that_we_add():
     made = cb.Experiment.from_frame(log, **asked).learn(log).recommend({"any": [1]})
     assert len(made) == 3 + 3 * len(names)
     assert (made["arm"], made["front"]) == (["new"], ["new"])
+
+
+def test_many_files_are_learned_as_one_table(tmp_path, monkeypatch):
+    """In parts, in the order of their names, and with other columns that nobody reads."""
+    monkeypatch.setattr("conebandit.experiment.rows.VALUES_AT_ONCE", 6 * 40)
+    table = log()
+    frame = pl.DataFrame({**table, "note": ["unread"] * 300})
+    for i, first in enumerate((0, 130, 131)):
+        frame[first : (130, 131, 300)[i]].write_parquet(tmp_path / f"part-{i}.parquet")
+    frame.write_parquet(tmp_path / "all.pq")
+    wanted = declared(table).learn(table)
+    for given in (
+        tmp_path / "all.pq",
+        str(tmp_path / "part-*.parquet"),
+        [tmp_path / f"part-{i}.parquet" for i in range(3)],
+    ):
+        learner = declared(table).learn(given)
+        for one, other in zip(learner.rows, wanted.rows, strict=True):
+            np.testing.assert_array_equal(one, other)
+        for name, array in learner.policy.state().items():
+            np.testing.assert_array_equal(array, wanted.policy.state()[name])
+
+
+def test_a_bad_row_of_many_files_is_named_and_nothing_is_learned(tmp_path, monkeypatch):
+    monkeypatch.setattr("conebandit.experiment.rows.VALUES_AT_ONCE", 6 * 40)
+    table = log()
+    learner = declared(table).learn(table)
+    before = learner.policy
+    pl.DataFrame(table).write_parquet(tmp_path / "a.parquet")
+    other = {**table, "page": [*table["page"][:99], "loud", *table["page"][100:]]}
+    pl.DataFrame(other).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidError, match=r"^b.parquet, row 99, column 'page': there is no arm 'loud'"):
+        learner.learn(tmp_path)
+    with pytest.raises(InvalidError, match=r"^row 99, column 'page': there is no arm 'loud'"):
+        learner.learn(tmp_path / "b.parquet")
+    pl.DataFrame(table).drop("age").write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidError, match=r"^b.parquet: the table has no column 'age'; it has page, device, member"):
+        learner.learn(tmp_path)
+    pl.DataFrame(table).head(0).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidError, match=r"b.parquet: empty; at least one row is needed"):
+        learner.learn(tmp_path / "b.parquet")
+    (tmp_path / "b.parquet").write_bytes(b"no table")
+    with pytest.raises(InvalidError, match=r"b.parquet cannot be read as a Parquet file"):
+        learner.learn([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    assert learner.policy is before
+    assert len(learner.rows.arms) == len(declared(table).learn(table).rows.arms)
