@@ -222,6 +222,11 @@ NOT_A_LOG = {
         ValueError,
         "row 1: the arm, column 'given', is missing",
     ),
+    "two columns of one name": (
+        pd.DataFrame([[1.0, 0.0, 1.0, 1.0, 0, 0]], columns=["age", "dose", "cured", "well", "given", "given"]),
+        ValueError,
+        "the log cannot be read: Expected unique column names",
+    ),
     "arrays of other sizes": ((np.zeros((3, 2)), [0, 1, 2], np.zeros((3, 1))), ValueError, r"rewards .* \(3, 2\)"),
     "contexts of another width": ((np.zeros((3, 1)), [0, 1, 2], np.zeros((3, 2))), ValueError, r"contexts .* \(3, 2\)"),
 }
@@ -307,12 +312,24 @@ def test_a_file_without_rows_is_no_error_among_others(tmp_path):
         ({"contexts": ["age"]}, r"contexts must name 2 different columns, as many as the policy has; got \['age'\]"),
         ({"contexts": ["age", "age"]}, "contexts must name 2 different columns"),
         ({"rewards": "cured"}, r"rewards must name 2 different columns, .* got \['cured'\]"),
+        ({"arm": "none"}, "there is no column 'none'"),
         ({"rewards": None}, r"got \[\]. By default they are those that begin with 'metric.'"),
     ],
 )
 def test_columns_are_as_many_as_the_policy_has(names, words):
     with pytest.raises(ValueError, match=words):
         make("ParetoUCB1").learn(table(make_rows(9)), **{**NAMES, **names})
+
+
+def test_names_of_columns_are_texts():
+    with pytest.raises(TypeError, match="names of columns must be texts; got 3"):
+        make("ParetoUCB1").learn(table(make_rows(9)), **{**NAMES, "arm": 3})
+
+
+def test_a_file_may_have_brackets_in_its_name(tmp_path):
+    log = make_rows(30)
+    pl.DataFrame(table(log)).write_parquet(tmp_path / "log[1].parquet")
+    assert make("ParetoUCB1").learn(tmp_path / "log[1].parquet", **NAMES).n_observations == 30
 
 
 def test_what_is_interrupted_has_learned_nothing(monkeypatch):

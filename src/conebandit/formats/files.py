@@ -86,7 +86,7 @@ def is_number(text: str) -> bool:
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
-    frame = _collected(path, _polars().scan_parquet(path))
+    frame = _collected(path, _scan(path))
     if not frame.height:
         raise ValueError(f"{path.name} is empty: at least one row is needed.")
     return {column.name: column.to_list() for column in frame}
@@ -143,13 +143,12 @@ def find_parquet(given: Any) -> list[Path]:
 
 def parquet_schema(path: Path) -> Any:
     """The columns of a Parquet file as a frame of polars without rows."""
-    return _collected(path, _polars().scan_parquet(path).head(0))
+    return _collected(path, _scan(path).head(0))
 
 
 def parquet_rows(path: Path) -> int:
     """Number of rows in a Parquet file."""
-    polars = _polars()
-    return int(_collected(path, polars.scan_parquet(path).select(polars.len())).item())
+    return int(_collected(path, _scan(path).select(_polars().len())).item())
 
 
 def parquet_parts(
@@ -160,7 +159,7 @@ def parquet_parts(
     It comes as frames of polars of so many ``values``, each with the number of its first row. In memory at once are
     these, and as much as the file has in a row group.
     """
-    scan, rows = _polars().scan_parquet(path), max(values // max(len(columns), 1), 1)
+    scan, rows = _scan(path), max(values // max(len(columns), 1), 1)
     for start in range(first, parquet_rows(path), rows):
         yield start, _collected(path, scan.select(columns).slice(start, rows))
 
@@ -171,6 +170,10 @@ def _polars() -> Any:
     except ModuleNotFoundError:
         raise ValueError("Parquet files need polars: pip install 'conebandit[data]', or save as CSV.") from None
     return polars
+
+
+def _scan(path: Path) -> Any:
+    return _polars().scan_parquet(path, glob=False)  # a name may have brackets
 
 
 def _collected(path: Path, frame: Any) -> Any:

@@ -60,6 +60,8 @@ class LogColumns:
         contexts = _named("contexts", self.contexts, CONTEXT, self.context_dim, names)
         rewards = _named("rewards", self.rewards, METRIC, self.n_objectives, names)
         for name in (*contexts, self.arm, *rewards):
+            if not isinstance(name, str):
+                raise TypeError(f"names of columns must be texts; got {name!r}.")
             if name not in names:
                 raise ValueError(f"{origin}there is no column {name!r}; there are {', '.join(map(repr, names))}.")
         return contexts, self.arm, rewards
@@ -67,7 +69,7 @@ class LogColumns:
 
 def _named(argument: str, given: Sequence[str] | None, prefix: str, number: int, names: Sequence[str]) -> list[str]:
     """The columns that were given, or all that begin with a prefix: as many as the policy has."""
-    found = [name for name in names if name.startswith(prefix)] if given is None else given
+    found = [name for name in names if str(name).startswith(prefix)] if given is None else given
     found = [found] if isinstance(found, str) else list(found)
     if len(found) != number or len(set(found)) != number:
         begin = f" By default they are those that begin with {prefix!r}." if given is None else ""
@@ -130,7 +132,7 @@ def _from_frame(frame: nw.DataFrame[Any], columns: LogColumns) -> Iterator[LogRo
 
 
 def _from_mapping(table: Mapping[str, Any], columns: LogColumns) -> Iterator[LogRows]:
-    contexts, arm, rewards = columns.found_in([str(name) for name in table], "")
+    contexts, arm, rewards = columns.found_in(list(table), "")
     lengths = {name: len(table[name]) for name in (*contexts, arm, *rewards)}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the columns of a log must have the same length; got {lengths}.")
@@ -159,7 +161,10 @@ def _as_frame(given: Any) -> nw.DataFrame[Any] | None:
     """A table of a library that narwhals knows; None if it is none."""
     import narwhals.stable.v1 as nw  # noqa: PLC0415  (it takes long)
 
-    found = nw.from_native(given, eager_only=True, pass_through=True)
+    try:
+        found = nw.from_native(given, eager_only=True, pass_through=True)
+    except nw.exceptions.NarwhalsError as error:  # two columns of one name, say
+        raise ValueError(f"the log cannot be read: {error}") from None
     return found if isinstance(found, nw.DataFrame) else None
 
 

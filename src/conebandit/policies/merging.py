@@ -25,7 +25,7 @@ def require_alike(policy: LogPolicy, other: Any, name: str) -> None:
     if type(other) is not type(policy):
         raise TypeError(f"{name} must be a {type(policy).__name__}, as this policy is; got a {type(other).__name__}.")
     if other is policy:
-        raise ValueError(f"{name} must be another policy, not this one: its rows would count twice.")
+        raise ValueError(f"{name} must be another policy, not this one; take a copy of it before it goes on.")
     mine, theirs = ({**each._arguments(), "cone": each.cone} for each in (policy, other))
     for key in dict.fromkeys(["n_arms", "context_dim", "cone", *mine, *theirs]):
         a, b = mine.get(key), theirs.get(key)
@@ -96,15 +96,19 @@ def pooled(mine: Regression, theirs: Regression, start: Regression) -> Regressio
     """
     (a, u), (b, v), (both, w) = ((inverse(cov), mean) for cov, mean in (mine, theirs, start))
     cov = inverse(a + (b - both))
+    if not np.isfinite(cov).all():  # no factor was found
+        raise ValueError(
+            "other and since do not go together: nothing is left of what one of them knows beyond the other."
+        )
     return Regression(cov, u + cov @ (b @ (v - u) - both @ (w - u)))
 
 
 def inverse(matrix: FloatArray) -> FloatArray:
-    """Inverse of a positive definite matrix, by its lower triangle.
+    """Inverse of a positive definite matrix, by its upper triangle.
 
     Examples
     --------
-    >>> inverse(np.array([[4.0, 0.0], [2.0, 2.0]]))
+    >>> inverse(np.array([[4.0, 2.0], [0.0, 2.0]]))
     array([[ 0.5, -0.5],
            [-0.5,  1. ]])
     """
@@ -115,4 +119,4 @@ def inverse(matrix: FloatArray) -> FloatArray:
 
 def root_of_inverse(matrix: FloatArray) -> FloatArray:
     """As :func:`~conebandit.kernels.cone_kernel.fit.inverse_root` gives it."""
-    return inverse_root(np.ascontiguousarray(matrix), _NONE, np.full(len(matrix), np.inf), 1.0)
+    return inverse_root(np.ascontiguousarray(matrix.T), _NONE, np.full(len(matrix), np.inf), 1.0)
