@@ -225,6 +225,57 @@ def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None
     add_rows(mean, shares, cov)
 
 
+@in_place
+def add_information(
+    here: Floats, places: Ints, cov: Floats, mean: Floats, prior: Floats, precision: Floats, total: Floats
+) -> None:
+    """Add what an arm tells about effects to the lower triangle of their precision (S, S), and to ``total`` (S,).
+
+    ``here`` (S,) is how much of each effect there is at the arm, ``places`` (S,) the feature whose weight it is part
+    of. If the weights of the arm have this ``cov`` and ``mean`` given a prior of mean 0 and variances ``prior``, T,
+    then, with the arm's own weights integrated out, the precision of their prior mean grows by
+    inv(T) - inv(T) cov inv(T), and precision times mean, which is ``total``, by inv(T) mean.
+    """
+    for a in range(places.size):
+        j = places[a]
+        row, own, ones = precision[a], cov[j], here[a]
+        for b in range(a + 1):
+            row[b] -= ones * here[b] * (own[places[b]] / (prior[j] * prior[places[b]]))
+        for b in range(a + 1):
+            if places[b] == j:
+                row[b] += ones * here[b] * (1.0 / prior[j])
+        total[a] += ones * (mean[j] / prior[j])
+
+
+@compiled
+def add_unsure(prior: Floats, spread: Floats, normals: Floats, cov: Floats, weights: Floats) -> None:
+    """Add what is not known of the effects to the covariance of the weights of an arm, and to its draws.
+
+    ``spread`` (D, S) times its transpose is the covariance of what the effects add up to at the arm, which has
+    the prior variances ``prior``, T: so cov inv(T) spread comes on top of the arm's own weights.
+    ``normals`` (S, L) are 0 in column 0, the mean, and standard normal in the others.
+    """
+    features, effects = spread.shape
+    scaled, unsure, shares = np.empty((features, features)), np.zeros((effects, features)), np.empty(features)
+    for j in range(features):
+        for i in range(features):
+            scaled[j, i] = cov[j, i] / prior[j]
+    for e in range(effects):
+        known = 0  # if there are no effects but the shared ones, the spread is an upper triangle
+        for j in range(features):
+            shares[j] = spread[j, e]
+            known = j + 1 if shares[j] != 0.0 else known
+        add_rows(unsure[e], shares[:known], scaled)
+    column = np.empty(effects)
+    for j in range(features):
+        for e in range(effects):
+            column[e] = unsure[e, j]
+        add_rows(weights[j], column, normals)
+        add_rows(cov[j, : j + 1], column, unsure)
+        for i in range(j):
+            cov[i, j] = cov[j, i]
+
+
 @compiled
 def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
     """Sum of squared errors of the posterior means (K, M, D) on the samples of each arm and metric, from sums: (K, M).

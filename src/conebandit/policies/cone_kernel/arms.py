@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.kernels.cone_kernel.constants import ARM_LENGTH, ENOUGH_VARIANCE, MAX_COLUMNS, MAX_EFFECTS
+from conebandit.kernels.cone_kernel.fit import add_information
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors
 
@@ -117,17 +118,11 @@ class Effects(NamedTuple):
     def add_information(
         self, k: int, cov: FloatArray, mean: FloatArray, prior: FloatArray, *, precision: FloatArray, total: FloatArray
     ) -> None:
-        """Add what arm k tells about the effects to their ``precision`` (S, S) and precision times mean (S,).
+        """Add what arm k tells about the effects to their precision (S, S), its lower triangle, and to ``total`` (S,).
 
-        If the weights of an arm have this ``cov`` and ``mean`` given a prior of mean 0 and variances ``prior``, T,
-        then, with the arm's own weights integrated out, the precision of their prior mean grows by
-        inv(T) - inv(T) cov inv(T), and precision times mean by inv(T) mean.
+        See :func:`conebandit.kernels.cone_kernel.fit.add_information`.
         """
-        here, pairs = self.at_arms[k], np.ix_(self.features, self.features)
-        products = np.multiply.outer(here, here)
-        precision -= products * (cov / np.multiply.outer(prior, prior))[pairs]
-        precision += products * np.diag(1.0 / prior)[pairs]
-        total += here * (mean / prior)[self.features]
+        add_information(self.at_arms[k], self.features, cov, mean, prior, precision, total)
 
     def means_at(self, k: int, effects: FloatArray) -> FloatArray:
         """What the effects (S,) add up to for each feature at arm k: (D,)."""

@@ -14,6 +14,7 @@ import numpy as np
 from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
 from conebandit.kernels.cone_kernel.fit import (
     add_shared,
+    add_unsure,
     covariance,
     draw_weights,
     inverse_root,
@@ -81,9 +82,12 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
         posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
         roots[m] = inverse[0, :size, :size]
         yield cost_of_inverse(size)
+        if basis.shape[1] == 1:  # arms are not described, so what they have in common is the same for all
+            common_variances[:, m] = (roots[m] ** 2).sum(axis=1)
         for k in range(arms):
             common[k, m] = effects.means_at(k, shared[m])
-            common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)
+            if basis.shape[1] > 1:
+                common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)
             add_shared(covs[k], common[k, m], prior, means[k, m])
             yield features**2 + COST_OF_AN_EFFECT * (size**2 - features**2)
     return Posterior(means, variances, effects, shared, shared_variances, roots, common, common_variances)
@@ -110,12 +114,11 @@ def fit_weights(state: State, totals: Totals, basis: FloatArray, seed: int) -> W
             prior = state.scales[AMPLITUDE, m] * state.prior
             inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, state.noise[k, m])
             covariance(inverse, covs[k, m])
-            unsure = (covs[k, m] / prior) @ found.effects.spread_at(k, found.roots[m])
-            covs[k, m] += unsure @ unsure.T
             normals = np.zeros((features + size, columns))  # in column 0, the mean, nothing is added
             normals[:, 1:] = rng.standard_normal((features + size, columns - 1))
             draw_weights(inverse, found.means[k, m], normals[:features], weights[k, m])
-            weights[k, m] += unsure @ normals[features:]
+            spread = found.effects.spread_at(k, found.roots[m])
+            add_unsure(prior, spread, normals[features:], covs[k, m], weights[k, m])
             yield cost_of_inverse(features) + columns * features**2 + features**2 * size // 2
     counts = state.size.copy()
     counts[FITTED] = 1
