@@ -18,7 +18,6 @@ from statistics import NormalDist
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.blocks import add_rows
 from conebandit.kernels.cone_kernel.constants import (
     ELIMINATION_MARGIN,
     FAR_SHARE,
@@ -29,6 +28,7 @@ from conebandit.kernels.cone_kernel.constants import (
     VARIANCE_FACTOR,
 )
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD, State
+from conebandit.kernels.cone_kernel.symmetric import multiply_symmetric
 from conebandit.kernels.rng import mix
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -89,8 +89,7 @@ def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variance
 @in_place
 def quadratic_form(cov: Floats, phi: Floats, gain: Floats) -> float:
     """The product phi' cov phi, never negative; ``gain`` is scratch of the same length."""
-    gain[:] = 0.0
-    add_rows(gain, phi, cov)
+    multiply_symmetric(cov, phi, gain)
     variance = 0.0
     for j in range(phi.size):
         variance += phi[j] * gain[j]
@@ -203,19 +202,21 @@ def perturbed_images(
 @in_place
 def write_margins(images: Floats, slack: Floats, units: Floats, i: int, least: Floats, margins: Floats) -> None:
     """Margin of an arm in each column, less the resolution: where it is positive, the arm is unacceptable."""
+    last = units.size - 1
     for c in range(margins.size):
-        margins[c] = -np.inf
+        margins[c], least[c] = -np.inf, np.inf
     for a in range(images.shape[0]):
         if a != i:
-            for c in range(least.size):
-                least[c] = np.inf
-            for j in range(units.size):
+            for j in range(last):
                 better, mine, least_rise = images[a, j], images[i, j], slack[j] / units[j]
-                for c in range(least.size):
-                    rise = better[c] - mine[c] - least_rise
-                    least[c] = rise if rise < least[c] else least[c]
+                for c in range(margins.size):
+                    rise, least_so_far = better[c] - mine[c] - least_rise, least[c] if j > 0 else np.inf
+                    least[c] = rise if rise < least_so_far else least_so_far
+            better, mine, least_rise = images[a, last], images[i, last], slack[last] / units[last]
             for c in range(margins.size):
-                margins[c] = least[c] if least[c] > margins[c] else margins[c]
+                rise = better[c] - mine[c] - least_rise
+                rise = rise if rise < least[c] else least[c]
+                margins[c] = rise if rise > margins[c] else margins[c]
 
 
 @in_place

@@ -9,7 +9,7 @@ import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
-from conebandit.kernels.cone_kernel.blocks import add_rows, predict_columns
+from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at, predict
 from conebandit.kernels.cone_kernel.state import (
@@ -22,6 +22,7 @@ from conebandit.kernels.cone_kernel.state import (
     SPREAD,
     State,
 )
+from conebandit.kernels.cone_kernel.symmetric import multiply_symmetric
 from conebandit.kernels.fronts import draw
 from conebandit.kernels.loop import play
 from conebandit.kernels.rng import GOLDEN, hash_vector, mix, uniform
@@ -156,8 +157,7 @@ def _update_posterior(
 ) -> None:
     """Sherman-Morrison update of covariance, mean and draws; draws see the target plus or minus the noise."""
     features, columns = weights.shape
-    gain[:] = 0.0
-    add_rows(gain, phi, cov)
+    multiply_symmetric(cov, phi, gain)
     total = noise
     for j in range(features):
         total += phi[j] * gain[j]
