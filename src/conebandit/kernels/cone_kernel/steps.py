@@ -34,7 +34,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     """An arm in proportion to what an observation of it is worth; before the first fit, one of those seen least."""
     arms, objectives, _, columns = state.weights.shape
     if state.size[FITTED] == 0:
-        return _choose_least_seen(state.counts, uniform(seed, key), active, reported, chances)
+        return choose_least_seen(state.counts, seed, key, active, reported, chances)
     values, variances = np.empty((arms, objectives, columns)), np.empty((arms, objectives))
     uncertainty, units = np.empty(arms), np.empty(state.facets.shape[0])
     phi = features_at(state, x)
@@ -64,7 +64,9 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
 
 
 @compiled
-def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools, chances: Floats) -> int:
+def choose_least_seen(
+    counts: Ints, seed: np.uint64, key: int, active: Bools, reported: Bools, chances: Floats
+) -> int:
     """One of the arms with the fewest observations of a metric; all are active and reported."""
     active[:] = True
     reported[:] = True
@@ -73,7 +75,7 @@ def _choose_least_seen(counts: Ints, u: float, active: Bools, reported: Bools, c
         fewest = min(fewest, least(counts[k]))
     for k in range(flags.size):
         flags[k] = least(counts[k]) == fewest
-    return draw(flags, u, chances)
+    return draw(flags, uniform(seed, key), chances)
 
 
 @in_place

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import facet_slack
-from conebandit.kernels import cone_kernel as kernels
 from conebandit.kernels import queries
 from conebandit.kernels.cone_kernel.constants import (
     DEFAULT_FEATURES,
@@ -45,6 +44,7 @@ from conebandit.kernels.cone_kernel.state import (
     State,
 )
 from conebandit.policies.compiled import CompiledPolicy
+from conebandit.policies.cone_kernel import steps
 from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
@@ -97,7 +97,7 @@ class ConeKernel(CompiledPolicy):
     array([ True])
     """
 
-    _kernels: ClassVar[Any] = kernels
+    _kernels: ClassVar[Any] = steps
     _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
     _observe_rows: ClassVar[Any] = staticmethod(learn_rows)
     _merged, _needs_a_start = merged, property(is_still_fitted)
@@ -276,7 +276,7 @@ class ConeKernel(CompiledPolicy):
         level, rows = as_fraction(level, "level"), self.box.rows(contexts)
         means, radii = np.empty((2, len(rows), self.n_arms, self.n_objectives))
         for x, mean, radius in zip(self.box.points(rows), means, radii, strict=True):
-            kernels.estimate(self._state, x, mean, radius)
+            steps.estimate(self._state, x, mean, radius)
         return radii * (deviations_covering(level, self.n_arms * self.n_objectives if simultaneous else 1) / RADIUS)
 
     def explain(self, context: ArrayLike) -> KernelExplanation:
@@ -290,7 +290,7 @@ class ConeKernel(CompiledPolicy):
         x = self.box.point(context)
         active, reported = self._flags(x)  # all arms until the first fit
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
-        kernels.estimate(self._state, x, means, radii)
+        steps.estimate(self._state, x, means, radii)
         off = 1.0 - self._front_chances(x, means, radii)
         fitted = bool(self._state.size[FITTED])
         relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
