@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.policies.layout import Array, Counter, Index, Layout
+from conebandit.policies.layout import Array, Counter, Index, Layout, page_by_page
 from conebandit.policies.registry import OURS
 
 ORTHANT = cb.Cone.orthant(2)
@@ -229,3 +229,15 @@ def test_what_cannot_have_been_saved_is_refused(changes, says):
 def test_a_layout_names_the_fields_of_its_state():
     with pytest.raises(TypeError, match="State must have the fields size, data; got"):
         Layout(State, {"observations": Counter()}, {"data": Array(("observations",))})
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here; run it on Linux")
+def test_large_arrays_are_not_shared_with_a_process_that_was_forked():
+    array = page_by_page((512, 1024))
+    assert not array.any()
+    child = os.fork()
+    if child == 0:
+        array[0, 0] = 1.0
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert array[0, 0] == 0.0
