@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from conebandit.cli import app
-from conebandit.kernels.cone_kernel.constants import TABLE
+from conebandit.kernels.cone_kernel.constants import BEHAVIOUR, ROLES, TABLE
 from conebandit.studies.bench import CONTENDERS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -216,6 +216,36 @@ def kernel_constants() -> str:
     return "\n".join(["| constant | value | meaning | origin |", "| --- | --- | --- | --- |", *rows])
 
 
+def turned_constants() -> str:
+    """The tables of docs/constants.md: what decides on behaviour, and then everything else by its role."""
+    known = (ROOT / "benchmarks" / "results" / "constants.json").exists()
+    measured = {row["constant"]: row for row in results("constants")["rows"]} if known else {}
+    mine = [row for row in TABLE if row.role == BEHAVIOUR]
+    lines = [f"## {len(mine)} constants that decide on behaviour", ""]
+    if measured:
+        some = next(iter(measured.values()))
+        every = "[all rows](../benchmarks/results/constants.md)"
+        lines += [f"{some['runs']} runs of at most {some['rounds']:,} rounds; {every}.", ""]
+    lines += ["| constant | value | meaning | score at half | score at double |", "| --- | --- | --- | --- | --- |"]
+    for row in mine:
+        half, double = (_turned(measured.get(row.name), word) for word in ("half", "double"))
+        lines.append(f"| `{row.name}` | {row.value} | {row.meaning} | {half} | {double} |")
+    for role, about in ROLES.items():
+        others = [row for row in TABLE if row.role == role]
+        lines += ["", f"## {len(others)} {about}", "", "| constant | value | meaning |", "| --- | --- | --- |"]
+        lines += [f"| `{row.name}` | {row.value} | {row.meaning} |" for row in others]
+    return "\n".join(lines)
+
+
+def _turned(row: dict[str, Any] | None, word: str) -> str:
+    """A ratio of scores and its error; that nothing changed is said in words."""
+    if row is None:
+        return "not measured"
+    if row[f"{word} same"] == 1.0:
+        return "the same decisions"
+    return f"{row[word]:.2f} ± {row[word] * row[f'{word} noise']:.2f}"
+
+
 def streams() -> str:
     """The table of docs/shift.md: false alarms and delays on streams of dependent contexts, and pairs."""
     rows = results("shift_streams")["rows"]
@@ -315,6 +345,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/which-policy.md": evidence,
     "docs/leaderboard-trials.md": real_trials,
     "docs/kernel.md": kernel_constants,
+    "docs/constants.md": turned_constants,
     "docs/shift.md": streams,
     "docs/reference/command-line.md": command_line,
     "docs/trials.md": trial_designs,

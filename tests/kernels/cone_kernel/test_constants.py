@@ -16,9 +16,18 @@ MATHEMATICS = {0.0, 0.5, 1.0, 2.0}
 
 def test_rows_are_the_constants_of_the_module():
     named = {name: value for name, value in vars(constants).items() if name.isupper() and not isinstance(value, str)}
-    assert {row.name: row.value for row in constants.TABLE} == {k: v for k, v in named.items() if k != "TABLE"}
+    assert {row.name: row.value for row in constants.TABLE} == {
+        name: value for name, value in named.items() if name not in {"TABLE", "ROLES"}
+    }
     assert len({row.name for row in constants.TABLE}) == len(constants.TABLE)
     assert all(row.meaning and row.origin for row in constants.TABLE)
+
+
+def test_every_role_that_is_not_behaviour_is_given_to_constants_of_the_table():
+    roles = [row.role for row in constants.TABLE]
+    assert set(roles) == {constants.BEHAVIOUR, *constants.ROLES}
+    given = [name for names in constants._names.values() for name in names]
+    assert sorted(given) == sorted(row.name for row in constants.TABLE if row.role != constants.BEHAVIOUR)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")

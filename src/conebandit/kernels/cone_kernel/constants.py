@@ -1,13 +1,15 @@
 """Every constant of ``ConeKernel``: its name, value, meaning and origin, in one table.
 
-``docs/kernel.md`` shows the same table; a test compares the two. No constant is the result of a committed tuning run:
-``benchmarks/tune.py`` has no grid for this policy. An origin says where a value is derived from, or that it was chosen
+``docs/kernel.md`` shows the same table; a test compares the two. ``docs/constants.md`` shows what half and double of
+each value do, if it decides on behaviour. No constant is the result of a committed tuning run: ``benchmarks/tune.py``
+has no grid for this policy. An origin says where a value is derived from, or that it was chosen
 by hand, or that nothing is recorded about it.
 """
 
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 Value = TypeVar("Value")
@@ -21,6 +23,11 @@ class Constant(NamedTuple):
     meaning: str
     origin: str
 
+    @property
+    def role(self) -> str:
+        """What it is for: one of ``ROLES``, or behaviour."""
+        return next((role for role, names in _names.items() if self.name in names), BEHAVIOUR)
+
 
 _rows: list[Constant] = []
 
@@ -30,6 +37,34 @@ def _constant(name: str, value: Value, meaning: str, origin: str) -> Value:
     _rows.append(Constant(name, value, meaning, origin))
     return value
 
+
+BEHAVIOUR = "behaviour"  # another value makes another policy
+
+# What the other constants are for. Of these, no value is better for decisions than another, as long as they do that.
+ROLES = MappingProxyType({
+    "guard": "guards: they keep quotients, logarithms and squares finite, and ordinary data never meet them",
+    "work": "limits of work: how it is laid out, time, memory, and when the result of a fit counts",
+    "accuracy": "accuracies: how fine a grid, a series, an iteration or draws are; finer is no worse, and costs more",
+    "convention": "conventions: what is asked for, not how it is found",
+})  # fmt: skip
+
+_names = {
+    "guard": {
+        "MIN_PRIOR_VARIANCE", "MAX_PRIOR_VARIANCE", "MIN_FREEDOM", "MIN_KNOWN_SHARE", "MIN_NOISE", "MIN_DEVIATION",
+        "ROUNDING", "SENTINEL_PRIORITY",
+    },
+    "work": {
+        "BLOCK", "UNIT", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET", "MIN_UPDATES", "MIN_KEPT_FEATURES",
+        "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
+    },
+    "accuracy": {
+        "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
+        "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
+        "N_RELEVANCES", "RELEVANCE_REACH", "LENGTH_REACH", "PRIOR_SWEEPS", "MAX_PRIOR_STEPS", "SETTLED_CHANGE",
+        "N_DRAWS", "N_FRONTS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE",
+    },
+    "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
+}  # fmt: skip
 
 UNRECORDED = "not recorded; unchanged since the first version"
 LATER = "not recorded; set after the first version"
@@ -285,7 +320,7 @@ FAR_SHARE = _constant(
     "FAR_SHARE",
     0.15,
     "how much contexts far away that an observation tells about count, those nearby counting 1",
-    "`python benchmarks/design.py --turn FAR_SHARE`",
+    "`python benchmarks/constants.py FAR_SHARE`",
 )
 ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",
