@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from conebandit.kernels.compile import compiled
+from conebandit.kernels.compile import compiled, in_place
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -30,6 +34,25 @@ def hash_vector(x: NDArray[np.uint64]) -> np.uint64:
     for m in range(x.size):
         key = mix(key * GOLDEN + x[m] + np.uint64(1))
     return key
+
+
+@in_place
+def hash_numbers(x: NDArray[np.float64]) -> np.uint64:
+    """One key from several numbers, the same for -0.0 as for 0.0; what :func:`hash_vector` makes of their bits."""
+    key = np.uint64(0)
+    for m in range(x.size):
+        key = mix(key * GOLDEN + _bits_of(x[m] + 0.0) + np.uint64(1))  # adding 0.0 turns -0.0 into 0.0
+    return key
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _bits_of(_typing: Any, number: Any) -> tuple[Any, Any]:
+    """The bits of a number; to view an array of numbers as bits takes longer to compile than all else here."""
+
+    def codegen(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], ir.IntType(64))
+
+    return types.uint64(types.float64), codegen
 
 
 @compiled

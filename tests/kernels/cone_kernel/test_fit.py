@@ -5,7 +5,9 @@ import pytest
 
 from conebandit.kernels.cone_kernel.blocks import COLUMNS, predict_columns
 from conebandit.kernels.cone_kernel.fit import (
+    add_information,
     add_squares,
+    add_unsure,
     count_known,
     covariance,
     draw_weights,
@@ -15,6 +17,7 @@ from conebandit.kernels.cone_kernel.fit import (
     posterior_mean,
     some_are_partial,
 )
+from conebandit.kernels.symmetric import multiply_symmetric
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13, 21])
@@ -80,3 +83,56 @@ def test_products_of_features_that_stay_are_kept():
     expected = np.zeros((3, 4, 4))
     expected[0][np.ix_(here, here)] = old[0][np.ix_(there, there)]
     np.testing.assert_array_equal(new, expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13, 32, 35])
+def test_a_symmetric_product_needs_nothing_below_the_blocks_on_the_diagonal(size):
+    rng = np.random.default_rng(size)
+    matrix, x, product = rng.normal(size=(size, size)), rng.normal(size=size), np.full(size + 1, 7.0)
+    matrix += matrix.T
+    expected, block = matrix @ x, np.arange(size) // 4
+    matrix[block[:, None] > block] = np.nan
+    multiply_symmetric(matrix, x, product[:size])
+    np.testing.assert_allclose(product[:size], expected, atol=1e-12)
+    assert product[size] == 7.0
+
+
+def test_a_symmetric_product_is_summed_in_the_same_order_everywhere():
+    """Four partial sums along a row, then those of columns: written out, for the first four rows of eight."""
+    rng = np.random.default_rng(0)
+    matrix, x, product = rng.normal(size=(8, 8)), rng.normal(size=8), np.empty(8)
+    matrix += matrix.T
+    multiply_symmetric(matrix, x, product)
+    for i in range(4):
+        here = 0.0
+        for r in range(4):
+            here += x[r] * matrix[r, i]
+        along = [0.0 + matrix[i, 4 + lane] * x[4 + lane] for lane in range(4)]
+        assert product[i] == here + ((along[0] + along[1]) + (along[2] + along[3]))
+    for i in range(4, 8):
+        there = 0.0
+        for r in range(8):
+            there += x[r] * matrix[r, i]
+        assert product[i] == there + 0.0
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_what_arms_tell_about_effects_equals_numpy(columns):
+    rng, size = np.random.default_rng(columns), 5
+    places = np.concatenate([np.arange(size), *[np.array([0, 2])] * (columns - 1)])
+    here, prior, mean = rng.normal(size=len(places)), rng.uniform(0.1, 2.0, size), rng.normal(size=size)
+    root = rng.normal(size=(size, size))
+    cov, spread = root @ root.T, rng.normal(size=(size, len(places)))
+    precision, total = np.zeros((len(places), len(places))), np.zeros(len(places))
+    add_information(here, places, cov, mean, prior, precision, total)
+    design = np.zeros((size, len(places)))  # weights of the arm from effects
+    design[places, np.arange(len(places))] = here
+    inverse = np.diag(1 / prior)
+    expected = design.T @ (inverse - inverse @ cov @ inverse) @ design
+    np.testing.assert_allclose(np.tril(precision), np.tril(expected), atol=1e-9)
+    np.testing.assert_allclose(total, design.T @ inverse @ mean, atol=1e-9)
+    normals, weights = rng.normal(size=(len(places), 4)), rng.normal(size=(size, 4))
+    unsure, after, more = cov @ inverse @ spread, cov.copy(), weights.copy()
+    add_unsure(prior, spread, normals, after, more)
+    np.testing.assert_allclose(after, cov + unsure @ unsure.T, atol=1e-9)
+    np.testing.assert_allclose(more, weights + unsure @ normals, atol=1e-9)

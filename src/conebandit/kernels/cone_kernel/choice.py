@@ -28,8 +28,8 @@ from conebandit.kernels.cone_kernel.constants import (
     VARIANCE_FACTOR,
 )
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD, State
-from conebandit.kernels.cone_kernel.symmetric import multiply_symmetric
 from conebandit.kernels.rng import mix
+from conebandit.kernels.symmetric import multiply_symmetric
 from conebandit.kernels.types import Bools, Floats, Ints
 
 _DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
@@ -148,10 +148,10 @@ def _image(state: State, j: int, row: Floats, column: int) -> float:
 def find_active(state: State, values: Floats, variances: Floats, units: Floats, active: Bools) -> Ints:
     """Flag arms that no other one beats on every facet by more than ELIMINATION_MARGIN deviations; gives them."""
     arms, facets = active.size, units.size
-    means, spreads = np.empty((arms, facets)), np.zeros((arms, facets))
+    means, spreads = np.empty((arms, facets)), np.empty((arms, facets))
     for k in range(arms):
         for j in range(facets):
-            means[k, j] = _image(state, j, values[k], 0)
+            means[k, j], spreads[k, j] = _image(state, j, values[k], 0), 0.0
             for m in range(variances.shape[1]):
                 spreads[k, j] += (state.facets[j, m] * state.scales[SPREAD, m]) ** 2 * variances[k, m]
     found = 0

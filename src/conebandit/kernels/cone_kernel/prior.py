@@ -13,6 +13,8 @@ the products above the one that fits these best. There is a weak prior on releva
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
@@ -69,7 +71,7 @@ def improve_prior(
     """
     others = np.empty(orders.shape[0])
     share = _variances_without(i, orders, density, relevance, lengths, others)
-    here = int(np.argmin(np.abs(np.log(RELEVANCES / relevance[i]))))
+    here = _nearest_relevance(relevance[i])
     best, best_relevance, best_length = -np.inf, here, lengths[i]
     for r in range(max(here - RELEVANCE_REACH, 0), min(here + RELEVANCE_REACH + 1, RELEVANCES.size)):
         for length in range(max(lengths[i] - LENGTH_REACH, 0), min(lengths[i] + LENGTH_REACH + 1, LENGTHS.size)):
@@ -78,6 +80,17 @@ def improve_prior(
             if fit > best:
                 best, best_relevance, best_length = fit, r, length
     relevance[i], lengths[i] = RELEVANCES[best_relevance], best_length
+
+
+@in_place
+def _nearest_relevance(relevance: float) -> int:
+    """The place on the grid that is nearest on the log scale."""
+    nearest, least = 0, np.inf
+    for r in range(RELEVANCES.size):
+        distance = abs(math.log(RELEVANCES[r] / relevance))
+        if distance < least:
+            nearest, least = r, distance
+    return nearest
 
 
 @in_place
@@ -113,12 +126,12 @@ def _evidence(
 
     ``total`` is the sum of all products of relevances, prod (1 + r_c) - 1, by which variances are divided.
     """
-    fit: float = -0.5 * (np.log(RELEVANCES[r] / TYPICAL_RELEVANCE) / RELEVANCE_LOG_DEVIATION) ** 2
-    fit -= 0.5 * (np.log(LENGTHS[length] / TYPICAL_LENGTH) / LENGTH_LOG_DEVIATION) ** 2
+    fit: float = -0.5 * (math.log(RELEVANCES[r] / TYPICAL_RELEVANCE) / RELEVANCE_LOG_DEVIATION) ** 2
+    fit -= 0.5 * (math.log(LENGTHS[length] / TYPICAL_LENGTH) / LENGTH_LOG_DEVIATION) ** 2
     for j in range(orders.shape[0]):
         variance = others[j] / total
         if orders[j, i] > 0:
             variance *= RELEVANCES[r] * density[length, orders[j, i]]
         variance = max(variance, floor[j])
-        fit -= 0.5 * (known[j] * np.log(variance) + moments[j] / variance)
+        fit -= 0.5 * (known[j] * math.log(variance) + moments[j] / variance)
     return fit

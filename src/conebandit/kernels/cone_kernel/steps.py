@@ -22,10 +22,10 @@ from conebandit.kernels.cone_kernel.state import (
     SPREAD,
     State,
 )
-from conebandit.kernels.cone_kernel.symmetric import multiply_symmetric
 from conebandit.kernels.fronts import draw
 from conebandit.kernels.loop import play
-from conebandit.kernels.rng import GOLDEN, hash_vector, mix, uniform
+from conebandit.kernels.rng import GOLDEN, hash_numbers, mix, uniform
+from conebandit.kernels.symmetric import multiply_symmetric
 from conebandit.kernels.types import Bools, Floats, Ints
 
 
@@ -42,9 +42,8 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     choice.variances_of_draws(values, variances)
     choice.write_units(state, units)
     few = choice.find_active(state, values, variances, units, active)
-    # Adding 0.0 turns -0.0 into 0.0, the same context.
-    noise_key = mix(hash_vector((x + 0.0).view(np.uint64)) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
-    judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.ones(few.size)
+    noise_key = mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
     best = 0
     if few.size > 1:
         informed = np.empty(few.size)
@@ -55,7 +54,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
         choice.appraise(images, state.slack, units, judged, shown)
         best = choice.weigh(judged, uncertainty, few, informed, weights)
     else:
-        shown[0] = True
+        shown[0], weights[0] = True, 1.0
     arm = choice.draw_by_weight(weights, best, uniform(seed, key))
     reported[:], chances[:] = False, 0.0
     for i in range(few.size):
@@ -64,9 +63,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
 
 
 @compiled
-def choose_least_seen(
-    counts: Ints, seed: np.uint64, key: int, active: Bools, reported: Bools, chances: Floats
-) -> int:
+def choose_least_seen(counts: Ints, seed: np.uint64, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """One of the arms with the fewest observations of a metric; all are active and reported."""
     active[:] = True
     reported[:] = True

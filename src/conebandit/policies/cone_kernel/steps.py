@@ -17,7 +17,9 @@ from conebandit.kernels.types import Bools, Floats
 __all__ = ["choose", "estimate", "learn", "run"]
 
 
-def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
+def choose(  # noqa: PLR0917  (as kernels are called)
+    state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats
+) -> int:
     """As the kernel of this name."""
     if state.size[FITTED]:
         return cone_kernel.choose(state, seed, x, key, active, reported, chances)

@@ -1,4 +1,4 @@
-"""A symmetric matrix times a vector, from its upper triangle: decisions and updates spend most of their time here.
+"""A symmetric matrix times a vector, from its upper triangle: here the default policy spends most of its time.
 
 With many features the matrices of all arms do not fit into the caches near the processor, so what counts is how much of
 them is read. Of each number in the triangle both products are made: one is added to a vector, the other one to a sum
@@ -17,9 +17,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from conebandit.kernels.compile import in_place
-from conebandit.kernels.cone_kernel.constants import BLOCK
 from conebandit.kernels.types import Floats
 
+BLOCK = 4  # rows at once, and numbers in a vector
 _NUMBER, _INDEX, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR = ir.VectorType(_NUMBER, BLOCK)
 _FOR_READING, _KEEP, _DATA = 0, 3, 1  # how LLVM's prefetch is told what for
