@@ -178,3 +178,19 @@ def test_worlds_are_environments():
     ]
     for world in made:
         cb.check_environment(world)
+
+
+def test_constants_are_turned_and_compared():
+    constants = load("constants")
+    assert constants.turned("FIRST_FIT", 2, 0.5) == 1
+    assert constants.turned("SENTINEL_ORDER", 1, 0.5) == 1
+    assert constants.turned("FAR_SHARE", 0.15, 2.0) == 0.3
+    assert constants.turned("REFIT_GROWTH", 1.25, 0.5) == 1.125
+    assert constants.is_compiled("FAR_SHARE")
+    assert not constants.is_compiled("NOISE_WEIGHT")
+    now = [{"score": 1.0, "arms": "a"}, {"score": 4.0, "arms": "b"}]
+    other = [{"score": 2.0, "arms": "a"}, {"score": 4.0, "arms": "c"}]
+    assert constants.effect(now, now) == (1.0, 0.0, 1.0)
+    ratio, noise, same = constants.effect(now, other)
+    assert (ratio, same) == (pytest.approx(2.0**0.5), 0.5)
+    assert noise == pytest.approx(np.log(2.0) / 2)

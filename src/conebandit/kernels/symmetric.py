@@ -14,6 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 from conebandit.kernels.compile import in_place
@@ -45,6 +46,8 @@ def multiply_symmetric(matrix: Floats, x: Floats, product: Floats) -> None:
 def _add_four_rows(_typing: Any, matrix: Any, x: Any, product: Any, row: Any, end: Any) -> tuple[Any, Any]:
     """Add what rows ``row``, ..., ``row`` + 3 and the columns of the same numbers, up to column ``end``, contribute."""
     arrays = matrix, x, product
+    if any(array.layout != "C" for array in arrays):
+        raise TypingError("rows must be contiguous: the loop steps from number to number.")
 
     def codegen(context: Any, builder: Any, _signature: Any, values: Sequence[Any]) -> Any:
         data = [context.make_array(kind)(context, builder, value) for kind, value in zip(arrays, values, strict=False)]

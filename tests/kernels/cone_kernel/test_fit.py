@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from conebandit.kernels.cone_kernel.blocks import COLUMNS, predict_columns
 from conebandit.kernels.cone_kernel.fit import (
@@ -95,6 +96,11 @@ def test_a_symmetric_product_needs_nothing_below_the_blocks_on_the_diagonal(size
     multiply_symmetric(matrix, x, product[:size])
     np.testing.assert_allclose(product[:size], expected, atol=1e-12)
     assert product[size] == 7.0
+
+
+def test_a_symmetric_product_refuses_arrays_with_gaps():
+    with pytest.raises(TypingError, match="contiguous"):
+        multiply_symmetric(np.eye(4), np.ones(8)[::2], np.empty(4))
 
 
 def test_a_symmetric_product_is_summed_in_the_same_order_everywhere():
