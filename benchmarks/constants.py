@@ -94,7 +94,9 @@ def child(name: str, value: float, asked: argparse.Namespace) -> None:
         for seed in range(DEVELOPMENT, DEVELOPMENT + asked.seeds):
             world = replace(kind, rounds=min(kind.rounds, asked.rounds)).make(seed)
             # Arms of dose-response are described, so that what only described arms have is measured as well.
-            described = {"arm_features": list(range(world.n_arms))} if kind.name.startswith("doses") else {}
+            described: dict[str, Any] = (
+                {"arm_features": list(range(world.n_arms))} if kind.name.startswith("doses") else {}
+            )
             policy = ConeKernel(world.n_arms, world.cone, world.context_dim, seed=seed, **described)
             run = simulate(policy, world, min(kind.rounds, asked.rounds), seed=seed)
             after = world.change_points[-1]

@@ -41,11 +41,12 @@ def hash_numbers(x: NDArray[np.float64]) -> np.uint64:
     """One key from several numbers, the same for -0.0 as for 0.0; what :func:`hash_vector` makes of their bits."""
     key = np.uint64(0)
     for m in range(x.size):
-        key = mix(key * GOLDEN + _bits_of(x[m] + 0.0) + np.uint64(1))  # adding 0.0 turns -0.0 into 0.0
+        bits: np.uint64 = _bits_of(x[m] + 0.0)  # type: ignore[call-arg]  # adding 0.0 turns -0.0 into 0.0
+        key = mix(key * GOLDEN + bits + np.uint64(1))
     return key
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _bits_of(_typing: Any, number: Any) -> tuple[Any, Any]:
     """The bits of a number; to view an array of numbers as bits takes longer to compile than all else here."""
 

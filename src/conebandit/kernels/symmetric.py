@@ -34,7 +34,7 @@ def multiply_symmetric(matrix: Floats, x: Floats, product: Floats) -> None:
     for i in range(n):
         product[i] = 0.0
     for row in range(0, whole, BLOCK):
-        _add_four_rows(matrix, x, product, row, whole)
+        _add_four_rows(matrix, x, product, row, whole)  # type: ignore[call-arg]
     for i in range(whole, n):  # columns that do not fill a block
         for j in range(i):
             product[i] += matrix[j, i] * x[j]
@@ -42,7 +42,7 @@ def multiply_symmetric(matrix: Floats, x: Floats, product: Floats) -> None:
         product[i] += matrix[i, i] * x[i]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def _add_four_rows(_typing: Any, matrix: Any, x: Any, product: Any, row: Any, end: Any) -> tuple[Any, Any]:
     """Add what rows ``row``, ..., ``row`` + 3 and the columns of the same numbers, up to column ``end``, contribute."""
     arrays = matrix, x, product
