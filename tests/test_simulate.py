@@ -75,6 +75,45 @@ def test_the_number_of_workers_does_not_matter():
     same(one[3], cb.simulate(tree(env), env, 1200, seed=3))
 
 
+@pytest.mark.parametrize("kind", ["paper", "sound", "adaptive", "default", "linear"])
+@pytest.mark.parametrize("threads", [2, 7, -1])
+def test_the_number_of_threads_does_not_matter(kind, threads):
+    env = cb.environments.smooth(n_arms=3, context_dim=2, change_point=200)
+    own = {"default": cb.default_policy, "linear": cb.LinearParetoUCB}
+    policy = own[kind](3, env.cone, 2, seed=3) if kind in own else tree(env, kind)
+    seeds, before = (5, 0, 2, 1, 9), policy.state()
+    runs = cb.simulate_many(policy, env, 3000, seeds, threads=threads, progress=False)
+    assert tuple(run.seed for run in runs) == seeds
+    for run in runs:
+        alone = cb.simulate(policy, env, 3000, run.seed)
+        same(run, alone)
+        for name, array in alone.policy.state().items():
+            np.testing.assert_array_equal(run.policy.state()[name], array)
+    for name, array in policy.state().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_run_that_fails_in_a_thread_raises_what_it_raised():
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=200)
+    with pytest.raises(ValueError, match="seed must be an integer, at least 0; got -1"):
+        cb.simulate_many(tree(env), env, 100, seeds=[0, 1, -1, 2], threads=2, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("workers", "says"),
+    [
+        ({"threads": 0}, "threads must be a number of threads, or -1 for one on each core; got 0"),
+        ({"threads": -2}, "got -2"),
+        ({"threads": 2.5}, "got 2.5"),
+        ({"threads": 2, "n_jobs": 2}, "give threads or n_jobs, not both; got threads = 2 and n_jobs = 2"),
+    ],
+)
+def test_wrong_numbers_of_threads_are_refused(workers, says):
+    env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=200)
+    with pytest.raises(ValueError, match=says):
+        cb.simulate_many(tree(env), env, 100, seeds=[0], progress=False, **workers)
+
+
 @pytest.mark.parametrize("kind", [np.uint8, np.int32, np.int64])
 def test_a_seed_of_numpy_is_the_same_integer(kind):
     env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=20)

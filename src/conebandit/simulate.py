@@ -16,7 +16,7 @@ from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.progress import Progress, steps
 from conebandit.regret import SERIES, regret_series
-from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer, as_resolution
+from conebandit.validate.arguments import MAX_REWARD, as_arm, as_count, as_integer, as_resolution, is_integer
 from conebandit.validate.arrays import FloatArray, as_floats
 
 # Rounds that are drawn at a time. Part of what a seed means: another number gives other random streams.
@@ -209,9 +209,15 @@ def simulate_many(
     *,
     resolution: ArrayLike = 0.0,
     n_jobs: int = 1,
+    threads: int = 1,
     progress: Progress = True,
 ) -> list[Run]:
-    """One run for each seed, in several processes if wanted; the result does not depend on how many.
+    """One run for each seed, in several threads or processes if wanted; the result does not depend on how many.
+
+    Kernels let go of Python's lock, so threads run at the same time as long as they are in compiled loops, which for
+    our policies is most of the time. They begin at once and share the environment and the compiled code; processes take
+    a second or more to start, and runs are sent back from them. A policy or an environment that spends its time in
+    Python needs processes.
 
     Parameters
     ----------
@@ -223,6 +229,8 @@ def simulate_many(
         As for :func:`simulate`.
     n_jobs
         Number of processes; -1 for one on each core.
+    threads
+        Number of threads in this process; -1 for one on each core. Not together with several processes.
     progress
         Whether to show a progress bar; or a function, called with a few words after each run.
 
@@ -231,7 +239,7 @@ def simulate_many(
     >>> import conebandit as cb
     >>> env = cb.environments.smooth(n_arms=3, context_dim=1, change_point=50)
     >>> policy = cb.RandomArm(n_arms=3, cone=env.cone, context_dim=1)
-    >>> runs = cb.simulate_many(policy, env, 200, seeds=range(3), progress=False)
+    >>> runs = cb.simulate_many(policy, env, 200, seeds=range(3), threads=2, progress=False)
     >>> [run.seed for run in runs]
     [0, 1, 2]
     """
@@ -240,7 +248,7 @@ def simulate_many(
     wanted: Sequence[int] = list(seeds)
     _check(policy, environment, horizon)
     smallest = as_resolution(resolution, environment.n_objectives)
-    jobs = Parallel(n_jobs=n_jobs, return_as="generator")(
+    jobs = _workers(n_jobs, threads)(
         delayed(simulate)(policy, environment, horizon, seed, resolution=smallest) for seed in wanted
     )
     runs = []
@@ -249,6 +257,17 @@ def simulate_many(
             runs.append(run)
             step(f"seed {run.seed}")
     return runs
+
+
+def _workers(n_jobs: int, threads: int) -> Any:
+    """Who makes the runs: threads of this process, or else processes."""
+    if threads == 1:
+        return Parallel(n_jobs=n_jobs, return_as="generator")
+    if not is_integer(threads) or not (threads > 0 or threads == -1):
+        raise ValueError(f"threads must be a number of threads, or -1 for one on each core; got {threads!r}.")
+    if n_jobs != 1:
+        raise ValueError(f"give threads or n_jobs, not both; got threads = {threads} and n_jobs = {n_jobs}.")
+    return Parallel(n_jobs=threads, backend="threading", return_as="generator")
 
 
 def _check(policy: Policy, environment: Environment, horizon: int) -> int:

@@ -62,8 +62,9 @@ def test_rows_are_what_simulate_gives_bit_for_bit(study):
         assert row["play_curve"] == run.cumulative("play")[at].tolist()
 
 
-def test_results_do_not_depend_on_the_number_of_processes(study, tmp_path):
-    two = cb.run_study(STUDY, tmp_path / "two", jobs=2)
+@pytest.mark.parametrize("backend", ["loky", "threads"])
+def test_results_do_not_depend_on_the_number_of_workers(study, tmp_path, backend):
+    two = cb.run_study(STUDY, tmp_path / "two", backend=backend, jobs=2)
     assert two.to_frame(curves=True).drop(VARYING).equals(study.to_frame(curves=True).drop(VARYING), null_equal=True)
 
 
@@ -275,7 +276,7 @@ def test_the_commands_run_check_and_refuse(own):
         assert "horizon: [110], and before [100]" in " ".join(refused.output.replace("│", " ").split())
     wrong = runner.invoke(app, ["study", "run", str(own), "--backend", "slurm"])
     said = " ".join(wrong.output.replace("│", " ").split())
-    assert "backend must be one of loky, dask, ray, sequential; got 'slurm'" in said
+    assert "backend must be one of loky, threads, dask, ray, sequential; got 'slurm'" in said
 
 
 @pytest.mark.parametrize(

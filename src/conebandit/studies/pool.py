@@ -1,4 +1,4 @@
-"""Many calls of one function on several workers: processes of this machine, a Dask cluster or a Ray cluster.
+"""Many calls of one function on several workers: of this machine, of a Dask cluster or of a Ray cluster.
 
 All go through joblib. Results come as they are finished, in any order. A worker may die (killed for want of memory, a
 machine that is gone): its calls are made again elsewhere.
@@ -21,7 +21,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from conebandit.validate.arguments import is_integer
 
-Backend = Literal["loky", "dask", "ray", "sequential"]
+Backend = Literal["loky", "threads", "dask", "ray", "sequential"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_LOSSES = 5  # times that workers may die without any call being finished in between
 WAVE_SECONDS = 20.0  # where results come in waves, about this often
@@ -39,10 +39,11 @@ class Workers:
     Attributes
     ----------
     backend
-        "loky", processes of this machine; "dask" or "ray", a cluster; "sequential", this very process, where a
-        debugger sees everything, and BLAS may have several threads.
+        "loky", processes of this machine; "threads", threads of this process, which start at once and are as fast
+        where calls spend their time in kernels; "dask" or "ray", a cluster; "sequential", this very process, where a
+        debugger sees everything. In this process BLAS may have several threads.
     jobs
-        Number of processes on this machine; 0 for one on each core.
+        Number of processes or threads on this machine; 0 for one on each core.
     address
         Of a Dask scheduler or of a Ray cluster; without one, a cluster is started on this machine.
 
@@ -68,7 +69,7 @@ class Workers:
 
     @property
     def number(self) -> int:
-        """How many processes there are on this machine."""
+        """How many processes or threads there are on this machine."""
         return self.jobs if self.jobs > 0 else int(cpu_count())
 
 
@@ -115,6 +116,12 @@ Opened = tuple[Run, tuple[type[Exception], ...]]  # how calls are made, and what
 @contextmanager
 def _sequential(_: Workers) -> Iterator[Opened]:
     with parallel_config("sequential", n_jobs=1):
+        yield Parallel(return_as="generator_unordered"), ()
+
+
+@contextmanager
+def _threads(workers: Workers) -> Iterator[Opened]:
+    with parallel_config("threading", n_jobs=workers.number):
         yield Parallel(return_as="generator_unordered"), ()
 
 
@@ -181,4 +188,4 @@ def _in_waves(calls: Calls, size: int) -> Iterator[Any]:
                 size *= 2
 
 
-_OPEN = {"sequential": _sequential, "loky": _loky, "dask": _dask, "ray": _ray}
+_OPEN = {"sequential": _sequential, "threads": _threads, "loky": _loky, "dask": _dask, "ray": _ray}

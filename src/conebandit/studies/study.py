@@ -45,9 +45,10 @@ def run_study(
     to
         The folder of results. It holds one study: another one is refused.
     backend, jobs, address
-        Where runs are made: "loky", on so many processes of this machine (0 for one on each core); "dask" or "ray", on
-        a cluster at an address or, without one, on processes of this machine; "sequential", in this very process,
-        where a debugger sees everything, and the last bits of results may differ.
+        Where runs are made: "loky", on so many processes of this machine (0 for one on each core); "threads", on so
+        many threads of this process, as :func:`simulate_many` has them; "dask" or "ray", on a cluster at an address or,
+        without one, on processes of this machine; "sequential", one after the other in this very process, where a
+        debugger sees everything. In this process the last bits of results may differ.
     progress
         Whether to show a progress bar; or a function, called with a few words after each run.
 

@@ -20,10 +20,12 @@ study = typer.Typer(no_args_is_help=True, help="Run many policies in many enviro
 File = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file.")]
 BackendName = Annotated[
     str,
-    typer.Option("--backend", help="Where runs are made: loky (this machine), dask, ray, or sequential (to debug)."),
+    typer.Option(
+        "--backend", help="Where runs are made: loky or threads (this machine), dask, ray, or sequential (to debug)."
+    ),
 ]
 Address = Annotated[str | None, typer.Option(help="Of a Dask scheduler or a Ray cluster; started if not given.")]
-Jobs = Annotated[int, typer.Option(min=0, help="Number of processes; 0 for one on each core.")]
+Jobs = Annotated[int, typer.Option(min=0, help="Number of processes or threads; 0 for one on each core.")]
 To = Annotated[Path | None, typer.Option("--to", help="Folder of results; by default named as the file, beside it.")]
 
 
