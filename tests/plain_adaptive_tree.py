@@ -60,15 +60,19 @@ class PlainAdaptiveTree:
 
     def residuals(self, node, k, m):
         """Squared errors of one-step predictions, standardised, of those that are sharper than the noise."""
-        mean, covariance = node["prior"][k, m]
-        squares, number = 0.0, 0
-        for f, y in self.samples_of(node, k, m):
+        squares, number, _, _ = self.errors(node["prior"][k, m], self.samples_of(node, k, m))
+        return squares, number
+
+    @staticmethod
+    def errors(fit, samples):
+        (mean, covariance), squares, number = fit, 0.0, 0
+        for f, y in samples:
             leverage, error = f @ covariance @ f, y - mean @ f
             if leverage < 1:
                 squares, number = squares + error**2 / (1 + leverage), number + 1
             mean = mean + covariance @ f * error / (1 + leverage)
             covariance = covariance - np.outer(covariance @ f, covariance @ f) / (1 + leverage)
-        return squares, number
+        return squares, number, mean, covariance
 
     def pooled(self, m):
         parts = [self.residuals(node, k, m) for node in self.leaves() for k in range(self.n_arms)]
@@ -120,7 +124,9 @@ class PlainAdaptiveTree:
         for k in range(self.n_arms):
             for m in range(self.m):
                 rows = [
-                    (x[axis] >= cut, self.phi(node, x), r[m] - self.anchor[m]) for x, a, r in node["samples"] if a == k
+                    (x[axis] >= cut, self.phi(node, x), r[m] - self.anchor[m])
+                    for x, a, r in self.testable(node)
+                    if a == k
                 ]
                 rows = [row for row in rows if not np.isnan(row[2])]
                 halves = [[row for row in rows if row[0] == side] for side in (False, True)]
@@ -134,6 +140,16 @@ class PlainAdaptiveTree:
                 sizes.append(len(rows) / 2)
         return gained, freedom, np.mean(sizes) if sizes else 0.0
 
+    def testable(self, node):
+        """Samples that tests and halves know of."""
+        return node["samples"]
+
+    def next_test(self, node):
+        return math.ceil(NEXT * len(node["samples"]))
+
+    def first_test(self, child):
+        return max(FIRST_TEST, len(child["samples"]) + 1)
+
     def split_if_it_misfits(self, node):
         surprise = math.log(self.dim * (node["tests"] + 1) * (node["tests"] + 2) / DOUBT)
         best, tested = (0.0, None, None), 0
@@ -146,9 +162,12 @@ class PlainAdaptiveTree:
                 if excess > best[0]:
                     best = (excess, axis, TIE * size / (gained / freedom - 1))
         node["tests"] += tested
-        node["due"] = math.ceil(NEXT * len(node["samples"]))
+        node["due"] = self.next_test(node)
         if best[1] is not None:
             self.split(node, *best[1:])
+
+    def begin(self, node, child, change):
+        """Nothing, where all samples are kept."""
 
     def split(self, node, axis, tie):
         cut = (node["low"][axis] + node["high"][axis]) / 2
@@ -166,10 +185,68 @@ class PlainAdaptiveTree:
                 key: (change @ mean, change @ covariance @ change.T + self.spread / tie)
                 for key, (mean, covariance) in fits.items()
             }
-            child["samples"] = [s for s in node["samples"] if (s[0][axis] >= cut) == side]
-            child["due"] = max(FIRST_TEST, len(child["samples"]) + 1)
+            child["samples"] = [s for s in self.testable(node) if (s[0][axis] >= cut) == side]
+            self.begin(node, child, change)
+            child["due"] = self.first_test(child)
             halves.append(child)
         node.update(halves=halves, axis=axis, cut=cut, samples=[])
+
+
+class PlainStreamedAdaptiveTree(PlainAdaptiveTree):
+    """The twin of ConeTree(preset="adaptive", history="stream").
+
+    Sums are all that fits depend on. What differs is of which samples there are sums over halves, and what is known of
+    the noise when a leaf is split off.
+    """
+
+    def begin(self, node, child, change):
+        """Note how many samples the child begins with, how many of them no test knows, and what they say of noise."""
+        child["begins_with"] = len(child["samples"])
+        known_to_parts = node.get("begins_with", 0)  # before that, parts of the node did not count
+        early = {id(s) for s in node["samples"][:known_to_parts]}
+        child["untested"] = sum(id(s) in early for s in child["samples"]) if self.dim <= 3 else len(child["samples"])
+        child["noise"] = {key: self.noise_in(node, child, change, *key) for key in child["prior"]}
+
+    def testable(self, node):
+        return node["samples"][node.get("untested", 0) :]
+
+    def next_test(self, node):
+        return len(node["samples"]) + math.ceil((NEXT - 1) * len(self.testable(node)))
+
+    def first_test(self, child):
+        return len(child["samples"]) + max(1, FIRST_TEST - len(self.testable(child)))
+
+    def noise_in(self, node, child, change, k, m):
+        """From samples as sums: squares and number of errors, and the fit after them."""
+        samples = self.samples_of({**node, "samples": child["samples"]}, k, m)
+        rows, rest = _orthogonalised(samples)
+        rows = [(np.linalg.solve(change.T, f), y) for f, y in rows]
+        squares, number, mean, covariance = self.errors(child["prior"][k, m], rows)
+        return squares + rest, number + len(samples) - len(rows), mean, covariance
+
+    def residuals(self, node, k, m):
+        if "noise" not in node:
+            return super().residuals(node, k, m)
+        before, count, mean, covariance = node["noise"][k, m]
+        since = {**node, "samples": node["samples"][node["begins_with"] :]}
+        squares, number, _, _ = self.errors((mean, covariance), self.samples_of(since, k, m))
+        return before + squares, count + number
+
+
+def _orthogonalised(samples):
+    """As few samples with the same sums of f f' and f y, by Gram and Schmidt, and what they lack of the sum of y^2."""
+    if not samples:
+        return [], 0.0
+    columns, y = np.array([f for f, _ in samples]).T, np.array([y for _, y in samples])
+    directions = []
+    for column in columns:
+        left = column.copy()
+        for _ in range(2):  # twice is enough
+            left -= sum((d * (d @ left) for d in directions), np.zeros_like(left))
+        if left @ left > 1e-9 * (column @ column):
+            directions.append(left / np.sqrt(left @ left))
+    rows = [(columns @ d, y @ d) for d in directions]
+    return rows, max(y @ y - sum(z**2 for _, z in rows), 0.0)
 
 
 def _least_squares(rows):

@@ -68,15 +68,21 @@ class PlainTree:
         self.samples.append((np.array(x).tolist(), arm, np.array(reward).tolist()))  # numbers, not arrays: for speed
         if len(self.samples) >= math.ceil(self.exploration):
             self.refine(b)
+        self.look_ahead(b, x)
         if len(self.samples) > math.ceil(self.exploration):
             n = len(self.inside(b))
             if self.sigma * math.sqrt(self.exploration / n) < self.holder * 2.0 ** (-self.beta * b[0]):
                 self.split(b)
 
+    def look_ahead(self, b, x):
+        """Nothing, where all samples are kept."""
+
+    def parts(self, b):
+        return [(b[0] + 1, tuple(2 * i + (c >> m & 1) for m, i in enumerate(b[1]))) for c in range(2**self.dim)]
+
     def split(self, b):
         self.leaves.remove(b)
-        for c in range(2**self.dim):
-            child = (b[0] + 1, tuple(2 * i + (c >> m & 1) for m, i in enumerate(b[1])))
+        for child in self.parts(b):
             self.leaves.add(child)
             self.active[child] = set(self.active[b])
             self.refine(child)
@@ -112,3 +118,31 @@ class PlainTree:
         known = [k for k in sorted(self.active[b]) if (counts[k] > 0).all()]
         y = {k: self.w @ mu[k] for k in known}
         return [k for k in known if not any((y[o] >= y[k]).all() and (y[o] > y[k]).any() for o in known)]
+
+
+class PlainStreamedTree(PlainTree):
+    """The twin of ConeTree(history="stream"): a bin knows of no sample that came before it began to count."""
+
+    EARLY = 1 / 16
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        (root,) = self.leaves
+        self.since = {root: 0}
+
+    def inside(self, b):
+        return [s for s in self.samples[self.since[b] :] if self.bin_at(b[0], s[0]) == b]
+
+    def look_ahead(self, b, x):
+        """Let every bin that is on its way to a split count for its parts, from this sample on."""
+        begun = False
+        while not begun:
+            below = self.bin_at(b[0] + 1, x)
+            if below not in self.since:
+                needed = self.sigma**2 * self.exploration / (self.holder * 2.0 ** (-self.beta * b[0])) ** 2
+                seen = len(self.inside(b))
+                if seen <= self.EARLY * needed or 2**self.dim > 4 * seen:
+                    return
+                self.since.update(dict.fromkeys(self.parts(b), len(self.samples) - 1))
+                begun = True
+            b = below

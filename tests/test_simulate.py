@@ -44,9 +44,10 @@ def same(a, b):
 
 @pytest.mark.parametrize("dim", [1, 2, 5])
 @pytest.mark.parametrize("preset", ["paper", "sound"])
-def test_the_compiled_loop_equals_the_step_by_step_loop(dim, preset):
+@pytest.mark.parametrize("history", ["exact", "stream"])
+def test_the_compiled_loop_equals_the_step_by_step_loop(dim, preset, history):
     env = cb.environments.smooth(n_arms=4, context_dim=dim, change_point=1000, noise=Gaussian(0.1), cone=C3, seed=dim)
-    policy = tree(env, preset)
+    policy = tree(env, preset, history=history)
     fast, slow = cb.simulate(policy, env, 5000, seed=2), cb.simulate(Wrapped(policy), env, 5000, seed=2)
     same(fast, slow)
     a, b = fast.policy.state(), slow.policy.policy.state()

@@ -90,6 +90,7 @@ def _policies() -> Iterator[tuple[str, Callable[[World], Any]]]:
         if name == "ConeTree":
             for preset in get_args(Preset):
                 yield f"ConeTree, {preset}", partial(_made, ConeTree, preset=preset)
+                yield f"ConeTree, {preset}, stream", partial(_made, ConeTree, preset=preset, history="stream")
         else:
             yield name, partial(_made, OURS[name])
     yield "RandomArm", _random_arm

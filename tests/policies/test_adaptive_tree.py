@@ -9,7 +9,7 @@ from conebandit.kernels.quadratics import halving, prior_variance
 from conebandit.simulate import step_by_step
 from conebandit.validate.storage import PolicyFileError
 
-from ..plain_adaptive_tree import PlainAdaptiveTree
+from ..plain_adaptive_tree import PlainAdaptiveTree, PlainStreamedAdaptiveTree
 
 C3 = cb.Cone.from_rays([[1, 0.6], [0.6, 1]])
 THREE = cb.Cone.from_rays(np.eye(3) + 0.3)
@@ -67,9 +67,11 @@ def test_contract(n_arms, cone, dim):
     ("n_arms", "cone", "dim", "rounds"),
     [(2, cb.Cone.orthant(2), 1, 420), (3, C3, 2, 420), (2, cb.Cone.orthant(1), 4, 300), (2, THREE, 2, 260)],
 )
-def test_decisions_fronts_and_splits_equal_the_plain_twin(n_arms, cone, dim, rounds):
+@pytest.mark.parametrize("history", ["exact", "stream"])
+def test_decisions_fronts_and_splits_equal_the_plain_twin(n_arms, cone, dim, rounds, history):
     rng = np.random.default_rng(11)
-    policy, plain = tree(n_arms, cone, dim, seed=5), PlainAdaptiveTree(n_arms, cone, dim, seed=5)
+    twin = PlainAdaptiveTree if history == "exact" else PlainStreamedAdaptiveTree
+    policy, plain = tree(n_arms, cone, dim, seed=5, history=history), twin(n_arms, cone, dim, seed=5)
     for t in range(rounds):
         x = rng.random(dim) if t % 20 else rng.integers(0, 5, dim) / 4  # boundaries of boxes too
         decision = policy.decide(x, t)
@@ -88,15 +90,16 @@ def test_decisions_fronts_and_splits_equal_the_plain_twin(n_arms, cone, dim, rou
         assert policy.noise[m] == pytest.approx(np.sqrt(squares / number), rel=1e-7)
 
 
+@pytest.mark.parametrize("history", ["exact", "stream"])
 @pytest.mark.parametrize("dim", [1, 2, 5])
-def test_the_compiled_loop_equals_step_by_step(dim):
+def test_the_compiled_loop_equals_step_by_step(dim, history):
     env = cb.environments.smooth(n_arms=4, context_dim=dim, length_scale=0.15, change_point=300, seed=1000)
     rng = np.random.default_rng(3)
     x = env.contexts(rng, 2500, 0)
     outcomes = env.rewards(rng, env.means(x)).copy()
     outcomes[rng.random(outcomes.shape) < 0.05] = np.nan
     keys = np.arange(2500, dtype=np.uint64)
-    fast, slow = tree(4, env.cone, dim, seed=2), tree(4, env.cone, dim, seed=2)
+    fast, slow = (tree(4, env.cone, dim, seed=2, history=history) for _ in range(2))
     for a, b in zip(fast.run_chunk(x, outcomes, keys), step_by_step(slow, x, outcomes, keys), strict=True):
         np.testing.assert_array_equal(a, b)
     assert_same_state(fast.state(), slow.state())

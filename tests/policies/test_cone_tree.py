@@ -13,7 +13,7 @@ from conebandit.policies import registry
 from conebandit.validate import storage
 from conebandit.validate.storage import PolicyFileError
 
-from ..plain_tree import PlainTree
+from ..plain_tree import PlainStreamedTree, PlainTree
 
 C3 = cb.Cone.from_rays([[1, 0.6], [0.6, 1]])
 THREE = cb.Cone.from_rays(np.eye(3) + 0.3)
@@ -36,12 +36,16 @@ CASES = {
 }
 
 
+TWINS = {"exact": PlainTree, "stream": PlainStreamedTree}
+
+
+@pytest.mark.parametrize("history", TWINS)
 @pytest.mark.parametrize("case", CASES)
-def test_every_decision_and_every_number_equals_the_plain_twin(case):
+def test_every_decision_and_every_number_equals_the_plain_twin(case, history):
     n_arms, cone, dim, options, rounds = CASES[case]
     rng = np.random.default_rng(7)
-    policy = cb.ConeTree(n_arms, cone, dim, seed=5, **options)
-    plain = PlainTree(n_arms, cone, dim, seed=5, **options)
+    policy = cb.ConeTree(n_arms, cone, dim, seed=5, history=history, **options)
+    plain = TWINS[history](n_arms, cone, dim, seed=5, **options)
     eliminated = 0
     for t in range(rounds):
         x = rng.random(dim) if t % 50 else rng.integers(0, 5, dim) / 4  # corners and boundaries of bins too

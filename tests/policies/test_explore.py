@@ -13,6 +13,10 @@ from conebandit.simulate import step_by_step
 WORLD = cb.environments.smooth(5, 2)
 KINDS = {
     **{f"ConeTree-{preset}": (cb.ConeTree, {"preset": preset}) for preset in ("paper", "sound", "adaptive")},
+    **{
+        f"ConeTree-{preset}-stream": (cb.ConeTree, {"preset": preset, "history": "stream"})
+        for preset in ("paper", "sound", "adaptive")
+    },
     **{name: (policy, {}) for name, policy in OURS.items() if name != "ConeTree"},
 }
 FAST = ("ConeTree-sound", "ConeTree-adaptive", "LinearParetoUCB", "FourierSampling")

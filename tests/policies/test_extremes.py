@@ -1,6 +1,7 @@
 """Numbers at the edge of what doubles hold, and files that were tampered with: refused, or treated like all others."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,7 +28,14 @@ KINDS = {
             cb.SelfTuning,
         )
     },
-    "AdaptiveTree": lambda *args: cb.ConeTree(*args, preset="adaptive"),
+    **{
+        name: partial(cb.ConeTree, **settings)
+        for name, settings in {
+            "AdaptiveTree": {"preset": "adaptive"},
+            "StreamedTree": {"history": "stream"},
+            "StreamedAdaptiveTree": {"preset": "adaptive", "history": "stream"},
+        }.items()
+    },
 }
 
 
@@ -77,9 +85,8 @@ def test_the_kernel_learns_on_top_of_a_huge_offset(offset, rng):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounds_whose_span_overflows_are_refused(kind):
-    options = {"preset": "adaptive"} if kind == "AdaptiveTree" else {}
     with pytest.raises(ValueError, match=r"bounds must have a finite difference .* in other units"):
-        getattr(cb, kind, cb.ConeTree)(3, ORTHANT, 1, bounds=[[-1e308, 1e308]], **options)
+        KINDS[kind](3, ORTHANT, 1, bounds=[[-1e308, 1e308]])
 
 
 # ---- files that are whole but hold nonsense -------------------------------------------------------------------------
@@ -89,6 +96,8 @@ INDICES = {
     "ConeKernel": ("size", "orders", "parts", "lengths", "chosen"),
     "ConeTree": ("size", "links", "chain"),
     "AdaptiveTree": ("size", "links", "chain", "terms"),
+    "StreamedTree": ("size", "links"),
+    "StreamedAdaptiveTree": ("size", "links", "terms"),
     "BinnedElimination": ("size", "links"),
     "BinnedParetoUCB": ("size", "rows", "bins"),
     "NeighbourParetoUCB": ("side", "anchors", "ring"),
@@ -113,9 +122,17 @@ def test_indices_that_lead_nowhere_are_refused(kind, rng, tmp_path):
     assert cb.load_policy(path).n_observations == 300
 
 
+ROWS = {
+    "ConeKernel": ("weights", "covs", "prior", "data"),
+    "ConeTree": ("moments", "data"),
+    "StreamedTree": ("moments", "links"),
+    "StreamedAdaptiveTree": ("sums", "contexts", "covariances"),
+}
+
+
 def test_rows_that_are_missing_are_refused(rng, tmp_path):
     path = tmp_path / "policy.npz"
-    for kind, names in {"ConeKernel": ("weights", "covs", "prior", "data"), "ConeTree": ("moments", "data")}.items():
+    for kind, names in ROWS.items():
         policy = KINDS[kind](3, ORTHANT, 1)
         learn(policy, rng, 300, lambda _, arm: arm + 0.1 * rng.normal(size=2))
         policy.save(path)

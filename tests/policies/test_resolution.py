@@ -10,6 +10,10 @@ from conebandit.simulate import step_by_step
 CONES = {"orthant": cb.Cone.orthant(2), "narrow": cb.Cone.from_rays([[1, 0.6], [0.6, 1]])}
 KINDS = {
     **{f"ConeTree-{preset}": (cb.ConeTree, {"preset": preset}) for preset in ("paper", "sound", "adaptive")},
+    **{
+        f"ConeTree-{preset}-stream": (cb.ConeTree, {"preset": preset, "history": "stream"})
+        for preset in ("paper", "sound", "adaptive")
+    },
     **{name: (policy, {}) for name, policy in OURS.items() if name not in ("ConeTree", "ConeKernel")},
 }
 FEW = ("ConeTree-adaptive", "ConeTree-sound", "LinearParetoUCB")  # the two trees make reports of their own

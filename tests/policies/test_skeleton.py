@@ -19,6 +19,10 @@ ORTHANT = cb.Cone.orthant(2)
 WORLD = cb.environments.smooth(3, 2)
 KINDS = {
     **{f"ConeTree-{preset}": {"policy": cb.ConeTree, "preset": preset} for preset in ("paper", "sound", "adaptive")},
+    **{
+        f"ConeTree-{preset}-stream": {"policy": cb.ConeTree, "preset": preset, "history": "stream"}
+        for preset in ("paper", "sound", "adaptive")
+    },
     **{name: {"policy": policy} for name, policy in OURS.items() if name != "ConeTree"},
     "RandomArm": {"policy": cb.RandomArm},
 }

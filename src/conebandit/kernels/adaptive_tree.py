@@ -11,11 +11,12 @@ relative to the first one seen (``anchor``), so that adding a constant to all of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.compile import compiled, in_place, inlined
 from conebandit.kernels.floor import explored
 from conebandit.kernels.fronts import draw, keep_undominated
 from conebandit.kernels.quadratics import halving, least_squares, prior_variance
@@ -148,7 +149,7 @@ def _images(facets: Floats, means: Floats, variances: Floats, middle: Floats, up
 
 
 @in_place
-def _decide(
+def decide_in(
     state: State,
     leaf: int,
     phi: Floats,
@@ -190,7 +191,7 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
     fits, sides = np.empty((2, arms, objectives)), np.empty((2, arms, state.facets.shape[0]))
     leaf = leaf_of(state, point, 0)
     features(state, leaf, point, 0, phi)
-    return _decide(state, leaf, phi, uniform(seed, key), fits, sides, active, reported, chances)
+    return decide_in(state, leaf, phi, uniform(seed, key), fits, sides, active, reported, chances)
 
 
 @compiled
@@ -267,11 +268,11 @@ def _add(state: State, leaf: int, sample: int, phi: Floats, gain: Floats) -> Non
     for m in range(state.anchor.size):
         reward = state.data[sample, dim + m]
         if not np.isnan(reward):
-            _fit(state, leaf, chain[sample, ARM], m, phi, reward - state.anchor[m], gain)
+            fit(state, leaf, chain[sample, ARM], m, phi, reward - state.anchor[m], gain)
 
 
 @in_place
-def _fit(state: State, leaf: int, k: int, m: int, phi: Floats, reward: float, gain: Floats) -> None:
+def fit(state: State, leaf: int, k: int, m: int, phi: Floats, reward: float, gain: Floats) -> None:
     """One step of recursive least squares."""
     covariance, coefficients = state.covariances[leaf, k, m], state.coefficients[leaf, k, m]
     error, leverage = reward, 0.0
@@ -303,22 +304,29 @@ def _fit(state: State, leaf: int, k: int, m: int, phi: Floats, reward: float, ga
 @compiled
 def _split_if_it_misfits(state: State, leaf: int, phi: Floats, gain: Floats) -> None:
     """Split a leaf along the coordinate for which two fits beat one by most, if by more than chance would."""
+    axis, tie = where_to_split(misfit, state, leaf)
+    state.links[leaf, NEXT_TEST] = int(np.ceil(NEXT * state.links[leaf, SEEN]))
+    if axis >= 0:
+        _split(state, leaf, axis, tie, phi, gain)
+
+
+@inlined
+def where_to_split(misfit_along: Callable[..., Any], state: Any, leaf: int) -> tuple[int, float]:
+    """Test a leaf: the coordinate to split it along, or -1, and what the parent's fit is worth to its halves."""
     links, dim = state.links, state.boxes.shape[1]
     tests = links[leaf, TESTS]
     # Each test on the way to a leaf may err with chance DOUBT / (i (i + 1)), which adds up to DOUBT.
     surprise = np.log(dim * (tests + 1.0) * (tests + 2.0) / DOUBT)
     axis, most, tie = -1, 0.0, 0.0
     for j in range(dim):
-        gained, freedom, samples = misfit(state, leaf, j)
+        gained, freedom, samples = misfit_along(state, leaf, j)
         if freedom > 0.0:
             links[leaf, TESTS] = tests + 1
             # Laurent & Massart (2000), Lemma 1: chi-square exceeds this with probability at most exp(-surprise).
             excess = gained - freedom - 2.0 * np.sqrt(freedom * surprise) - 2.0 * surprise
             if excess > most and state.boxes[leaf, j, HALF] > SMALLEST:
                 axis, most, tie = j, excess, TIE * samples / (gained / freedom - 1.0)
-    links[leaf, NEXT_TEST] = int(np.ceil(NEXT * links[leaf, SEEN]))
-    if axis >= 0:
-        _split(state, leaf, axis, tie, phi, gain)
+    return axis, tie
 
 
 @compiled
@@ -333,6 +341,15 @@ def misfit(state: State, leaf: int, axis: int) -> tuple[float, float, float]:
     grams, moments = np.zeros((2, arms, objectives, p, p)), np.zeros((2, arms, objectives, p))
     squares, numbers = np.zeros((2, arms, objectives)), np.zeros((2, arms, objectives))
     _sum_halves(state, leaf, axis, np.empty(p), grams, moments, squares, numbers)
+    return gained_by_two(state, grams, moments, squares, numbers)
+
+
+@compiled
+def gained_by_two(
+    state: State, grams: Floats, moments: Floats, squares: Floats, numbers: Floats
+) -> tuple[float, float, float]:
+    """What :func:`misfit` says, from sums over the samples of each half, which are written on."""
+    _, arms, objectives, p = moments.shape
     gained, freedom, samples, used = 0.0, 0.0, 0.0, 0
     for k in range(arms):
         for m in range(objectives):
@@ -379,18 +396,9 @@ def _split(state: State, leaf: int, axis: int, tie: float, phi: Floats, gain: Fl
     """Replace a leaf by its two halves and deal its samples to them, oldest first."""
     links, boxes, first = state.links, state.boxes, state.size[NODES]
     state.size[NODES] += 2
-    for k in range(state.known.shape[0]):  # what the leaf knew of the noise is found anew, with the better fits
-        for m in range(state.known.shape[1]):
-            state.noise[m, SQUARES] -= state.residuals[leaf, k, m, SQUARES]
-            state.noise[m, FREEDOM] -= state.residuals[leaf, k, m, FREEDOM]
+    forget_noise(state, leaf)
     for new in range(first, first + 2):
-        links[new] = -1
-        links[new, PARENT], links[new, SEEN], links[new, TESTS] = leaf, 0, links[leaf, TESTS]
-        boxes[new] = boxes[leaf]
-        boxes[new, axis, HALF] *= 0.5
-        boxes[new, axis, MIDDLE] += boxes[new, axis, HALF] * (1.0 if new > first else -1.0)
-        state.ties[new] = tie
-        _inherit(state, leaf, new, halving(state.terms, axis, new > first))
+        begin_half(state, leaf, axis, new, new > first, tie)
     links[leaf, CHILD], links[leaf, AXIS] = first, axis
     sample = links[leaf, FIRST]
     links[leaf, FIRST] = links[leaf, LAST] = -1
@@ -400,6 +408,29 @@ def _split(state: State, leaf: int, axis: int, tie: float, phi: Floats, gain: Fl
         sample = following
     for new in range(first, first + 2):
         links[new, NEXT_TEST] = max(FIRST_TEST, links[new, SEEN] + 1)
+
+
+@in_place
+def forget_noise(state: State, leaf: int) -> None:
+    """Leave out what a leaf knew of the noise: it is found anew, with the better fits of its halves."""
+    for k in range(state.known.shape[0]):
+        for m in range(state.known.shape[1]):
+            state.noise[m, SQUARES] -= state.residuals[leaf, k, m, SQUARES]
+            state.noise[m, FREEDOM] -= state.residuals[leaf, k, m, FREEDOM]
+
+
+@compiled
+def begin_half(state: State, leaf: int, axis: int, new: int, upper: bool, tie: float) -> Floats:
+    """Make a node one half of a leaf, without samples; the matrix that takes fits there (see ``halving``)."""
+    links, boxes, matrix = state.links, state.boxes, halving(state.terms, axis, upper)
+    links[new] = -1
+    links[new, PARENT], links[new, SEEN], links[new, TESTS] = leaf, 0, links[leaf, TESTS]
+    boxes[new] = boxes[leaf]
+    boxes[new, axis, HALF] *= 0.5
+    boxes[new, axis, MIDDLE] += boxes[new, axis, HALF] * (1.0 if upper else -1.0)
+    state.ties[new] = tie
+    _inherit(state, leaf, new, matrix)
+    return matrix
 
 
 @compiled
@@ -435,7 +466,7 @@ def run(state: State, seed: np.uint64, start: int, *chunk: Any) -> int:
         leaf = leaf_of(state, contexts, i)
         features(state, leaf, contexts, i, phi)
         u = uniform(seed, keys[i])
-        own = _decide(state, leaf, phi, u, fits, sides, active[i], reported[i], chances)
+        own = decide_in(state, leaf, phi, u, fits, sides, active[i], reported[i], chances)
         arms[i] = explored(explore, seed, keys[i], own, active[i], chances)
         propensities[i] = chances[arms[i]]
         _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain)

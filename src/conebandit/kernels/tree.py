@@ -67,22 +67,28 @@ def leaf_of(links: Ints, x: Floats) -> int:
 
 @in_place
 def find_leaf(links: Ints, points: Floats, i: int, dim: int) -> int:
-    """Line 8, for the first ``dim`` entries of row ``i`` (making a view of it would be slower than the search).
+    """Line 8, for the first ``dim`` entries of row ``i`` (making a view of it would be slower than the search)."""
+    node = 0
+    while links[node, CHILD] >= 0:
+        node = links[node, CHILD] + part_of(links[node, LEVEL], points, i, dim)
+    return node
+
+
+@in_place
+def part_of(level: int, points: Floats, i: int, dim: int) -> int:
+    """In which of the 2^d parts of its bin at a level a point is.
 
     Bins are closed below and open above, except at the upper edge of the cube. Doubling and subtracting one are exact,
     so a context on a boundary always falls on the same side.
     """
-    node = 0
-    while links[node, CHILD] >= 0:
-        which = 0
-        scale = float(1 << links[node, LEVEL])
-        for m in range(dim):
-            inside = points[i, m] * scale  # position in units of the bin
-            inside -= min(np.floor(inside), scale - 1.0)
-            if inside >= 0.5:
-                which |= 1 << m
-        node = links[node, CHILD] + which
-    return node
+    which = 0
+    scale = float(1 << level)
+    for m in range(dim):
+        inside = points[i, m] * scale  # position in units of the bin
+        inside -= min(np.floor(inside), scale - 1.0)
+        if inside >= 0.5:
+            which |= 1 << m
+    return which
 
 
 @in_place
@@ -128,6 +134,30 @@ def _choose(
         if pick < 0:
             return k, 1.0 / n
     return -1, 0.0  # not reached: a leaf always has an active arm
+
+
+@in_place
+def choose_in(
+    leaf: int,
+    i: int,
+    size: Ints,
+    tallies: Ints,
+    warm_up: int,
+    seed: np.uint64,
+    keys: Ints,
+    explore: float,
+    arms: Ints,
+    propensities: Floats,
+    active: Bools,
+    reported: Bools,
+) -> int:
+    """The arm for round ``i`` of a chunk, whose context is in this leaf; all about it is written into the chunk."""
+    arm, chance = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
+    if explore > 0.0:
+        arm, chance = _explored(explore, seed, keys[i], arm, chance, active, i)
+    _flag_reported(tallies, leaf, reported, i)
+    arms[i], propensities[i] = arm, chance
+    return arm
 
 
 @in_place
@@ -229,12 +259,20 @@ def take(
     chain[sample, ARM] = arm
     size[OBSERVATIONS] += 1
     append(links, tallies, moments, data, chain, leaf, sample)
+    judge(size, links, tallies, moments, facets, constants, leaf, arm)
+    return is_due(size, links, constants, leaf)
+
+
+@in_place
+def judge(
+    size: Ints, links: Ints, tallies: Ints, moments: Floats, facets: Floats, constants: Floats, leaf: int, arm: int
+) -> None:
+    """What follows in a leaf from one more sample of an arm: its estimate, and arms that are eliminated."""
     estimate_arm(links, tallies, moments, facets, constants, leaf, arm)
     if size[OBSERVATIONS] >= constants[WARM_UP]:
         # While round robin lasts nothing is eliminated, so at its end all pairs are new.
         news = -1 if size[OBSERVATIONS] == constants[WARM_UP] else arm
         refine(tallies, moments, facets, constants, leaf, news, size[OBSERVATIONS])
-    return is_due(size, links, constants, leaf)
 
 
 @in_place
@@ -524,11 +562,7 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
         if size[NODES] + (1 << dim) > links.shape[0]:
             return i
         leaf = find_leaf(links, contexts, i, dim)
-        arm, propensities[i] = _choose(size, tallies, warm_up, seed, leaf, keys[i], active, i)
-        if explore > 0.0:
-            arm, propensities[i] = _explored(explore, seed, keys[i], arm, propensities[i], active, i)
-        _flag_reported(tallies, leaf, reported, i)
-        arms[i] = arm
+        arm = choose_in(leaf, i, size, tallies, warm_up, seed, keys, explore, arms, propensities, active, reported)
         r = i * n_arms + arm
         _learn(size, links, tallies, moments, data, chain, facets, constants, leaf, contexts, i, arm, rewards, r)
     return int(contexts.shape[0])

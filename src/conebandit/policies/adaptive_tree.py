@@ -20,28 +20,40 @@ MAX_FOR_PRODUCTS = 3  # coordinates up to which products of two are features; be
 
 _NO_NODE = (-1, -1, -1, -1, -1, 0, kernels.FIRST_TEST, 0)  # parent, child, axis, first, last, seen, next test, tests
 
+ARRAYS_OF_NODES = {
+    "links": Array(
+        ("nodes", 8),
+        np.int64,
+        fill=_NO_NODE,
+        indices={
+            kernels.PARENT: Index("nodes", none=True, towards="earlier"),
+            kernels.CHILD: Index("nodes", none=True, block=2, towards="later"),
+            kernels.AXIS: Index("coordinates", none=True),
+            kernels.FIRST: Index("observations", none=True),
+            kernels.LAST: Index("observations", none=True),
+        },
+    ),
+    "boxes": Array(("nodes", "coordinates", 2), fill=0.5),
+    "ties": Array(("nodes",), fill=kernels.ROOT_PRIOR),
+    "counts": Array(("nodes", "arms", "objectives"), np.int64),
+    "residuals": Array(("nodes", "arms", "objectives", 2)),
+    "coefficients": Array(("nodes", "arms", "objectives", "features")),
+    "covariances": Array(("nodes", "arms", "objectives", "features", "features")),
+}
+
+ARRAYS_OF_THE_WHOLE = {
+    "known": Array(("arms", "objectives"), np.int64),
+    "anchor": Array(("objectives",), fill=np.nan),
+    "noise": Array(("objectives", 2)),
+    "facets": Array(("facets", "objectives")),
+    "terms": Array(("features", 2), np.int64, fixed=True),
+}
+
 LAYOUT = Layout(
     kernels.State,
     {"observations": Counter(step=1), "nodes": Counter(1, step=2)},
     {
-        "links": Array(
-            ("nodes", 8),
-            np.int64,
-            fill=_NO_NODE,
-            indices={
-                kernels.PARENT: Index("nodes", none=True, towards="earlier"),
-                kernels.CHILD: Index("nodes", none=True, block=2, towards="later"),
-                kernels.AXIS: Index("coordinates", none=True),
-                kernels.FIRST: Index("observations", none=True),
-                kernels.LAST: Index("observations", none=True),
-            },
-        ),
-        "boxes": Array(("nodes", "coordinates", 2), fill=0.5),
-        "ties": Array(("nodes",), fill=kernels.ROOT_PRIOR),
-        "counts": Array(("nodes", "arms", "objectives"), np.int64),
-        "residuals": Array(("nodes", "arms", "objectives", 2)),
-        "coefficients": Array(("nodes", "arms", "objectives", "features")),
-        "covariances": Array(("nodes", "arms", "objectives", "features", "features")),
+        **ARRAYS_OF_NODES,
         "data": Array(("observations", "sample")),
         "chain": Array(
             ("observations", 2),
@@ -51,11 +63,7 @@ LAYOUT = Layout(
                 kernels.FOLLOWING: Index("observations", none=True, towards="later"),
             },
         ),
-        "known": Array(("arms", "objectives"), np.int64),
-        "anchor": Array(("objectives",), fill=np.nan),
-        "noise": Array(("objectives", 2)),
-        "facets": Array(("facets", "objectives")),
-        "terms": Array(("features", 2), np.int64, fixed=True),
+        **ARRAYS_OF_THE_WHOLE,
     },
     cone_free=True,
 )

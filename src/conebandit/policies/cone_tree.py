@@ -16,11 +16,13 @@ from conebandit.policies.dyadic_tree import DyadicTree
 from conebandit.policies.explanation import Explanation
 from conebandit.policies.layout import Layout
 from conebandit.policies.merging import Samples
+from conebandit.policies.streamed_tree import StreamedAdaptiveTree, StreamedTree
 from conebandit.validate import storage
 from conebandit.validate.arguments import MAX_REWARD, as_number, as_positive
 from conebandit.validate.arrays import FloatArray
 
 Preset = Literal["paper", "sound", "adaptive"]
+History = Literal["exact", "stream"]
 
 MIN_DELTA = 1e-300  # its inverse is multiplied by the number of arms and objectives
 
@@ -56,6 +58,11 @@ class ConeTree(CompiledPolicy):
         constants 1 and the printed elimination rule, which is not sound; it is here to be compared with.
         ``"adaptive"`` keeps the tree and the optimism but learns noise and smoothness from the data
         (``docs/adaptive.md``); it promises less, learns much faster, and takes none of the constants below.
+    history
+        ``"exact"`` keeps every sample, so that bins that are split deal them anew. ``"stream"`` keeps none: bins count
+        ahead for the parts that they may be split into, and what came before they began to is known to larger bins
+        alone. Memory no longer grows with the observations, and is at most 256 MB; regret is about the same
+        (``docs/decisions/0015-trees-without-samples.md``).
     seed
         Seed of the policy's own randomness.
     delta
@@ -89,9 +96,15 @@ class ConeTree(CompiledPolicy):
     >>> policy.observe([0.5] * 20, 0, [900.0, -4.0])      # any scale
     >>> policy
     ConeTree(n_arms=3, context_dim=20, preset='adaptive', n_observations=1)
+
+    >>> policy = cb.ConeTree(n_arms=3, cone=cb.Cone.orthant(2), context_dim=1, history="stream")
+    >>> policy.observe([0.3], 0, [0.9, 0.4])
+    >>> sorted(policy.state())                            # no data
+    ['links', 'moments', 'size', 'tallies']
     """
 
     preset: Preset = "sound"
+    history: History = "exact"
     delta: float = _DELTA
     sigma: float | None = None
     beta: float = _BETA
@@ -103,6 +116,9 @@ class ConeTree(CompiledPolicy):
 
     def _make_algorithm(self) -> DyadicTree | AdaptiveTree:
         """The algorithm of the preset, with the constants that it takes."""
+        if self.history not in ("exact", "stream"):
+            raise ValueError(f"history must be 'exact' or 'stream'; got {self.history!r}.")
+        stream = self.history == "stream"
         if self.preset == "adaptive":
             values = {name: getattr(self, name) for name in _CONSTANTS}
             given = [name for name, value in values.items() if value is not None and not isinstance(value, _Default)]
@@ -111,7 +127,7 @@ class ConeTree(CompiledPolicy):
                     f"{', '.join(given)} cannot be given to preset 'adaptive', which learns what it needs from the "
                     "data; leave it out, or use preset 'sound'."
                 )
-            return AdaptiveTree()
+            return StreamedAdaptiveTree() if stream else AdaptiveTree()
         if self.preset not in ("paper", "sound"):
             raise ValueError(f"preset must be 'paper', 'sound' or 'adaptive'; got {self.preset!r}.")
         sound = self.preset == "sound"
@@ -120,7 +136,8 @@ class ConeTree(CompiledPolicy):
         self.delta = as_number(self.delta, "delta", least=MIN_DELTA, below=1.0)
         self.beta = as_number(self.beta, "beta", above=0.0, most=1.0)
         self.sigma, self.holder = _in_reach(self.sigma, "sigma"), _in_reach(self.holder, "holder")
-        return DyadicTree(sound, self.delta, self.sigma, self.beta, self.holder)
+        make = StreamedTree if stream else DyadicTree
+        return make(sound, self.delta, self.sigma, self.beta, self.holder)
 
     # Elsewhere these four belong to the class; here they depend on the preset.
 
@@ -194,7 +211,9 @@ class ConeTree(CompiledPolicy):
     def settings(self) -> dict[str, Any]:
         """Settings by name, as the constructor takes them: each preset has its own."""
         taken = {"sound": _CONSTANTS, "paper": ("delta", "beta"), "adaptive": ()}[self.preset]
-        return {"preset": self.preset, **{name: getattr(self, name) for name in taken}}
+        # Samples that are kept are not spoken of: so files are as they were when there was nothing else.
+        history = {"history": self.history} if self.history == "stream" else {}
+        return {"preset": self.preset, **history, **{name: getattr(self, name) for name in taken}}
 
     @property
     def _kind(self) -> str:
@@ -219,7 +238,8 @@ class ConeTree(CompiledPolicy):
     def _shown(self) -> dict[str, Any]:
         shown = super()._shown()
         seen = shown.pop("n_observations")
-        return {**shown, "preset": self.preset, "n_observations": seen}
+        history = {"history": self.history} if self.history == "stream" else {}
+        return {**shown, "preset": self.preset, **history, "n_observations": seen}
 
 
 def _samples(policy: ConeTree) -> Samples:

@@ -141,9 +141,10 @@ class DyadicTree:
         return constants
 
     def n_leaves(self, state: kernels.State) -> int:
-        """Number of bins that are not split."""
-        nodes = int(state.size[kernels.NODES])
-        return int((state.links[:nodes, kernels.CHILD] < 0).sum())
+        """Number of bins that are not split; bins have all of their parts or none."""
+        links = state.links[: state.size[kernels.NODES]]
+        split = links[:, kernels.CHILD] >= 0
+        return int((split[links[:, kernels.PARENT]] & ~split).sum()) if split[0] else 1
 
     def add(self, policy: CompiledPolicy, samples: Samples) -> None:
         """Add samples of another tree, as if they and its own had come at once: bins and active arms follow anew."""
