@@ -35,7 +35,7 @@ class CountingStore:
         self._store = open_store(address)
         self.write, self.read, self.close = self._store.write, self._store.read, self._store.close
         self.seals, self.now = self._store.seals, self._store.now
-        self.vacuum = self._store.vacuum
+        self.vacuum, self.shared = self._store.vacuum, self._store.shared
         self.most = 0
         begin = Session.begin_snapshot
 

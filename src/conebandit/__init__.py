@@ -54,6 +54,7 @@ from conebandit.policies.scalarised_ucb import ScalarisedUCB
 from conebandit.policies.self_tuning import SelfTuning
 from conebandit.policies.zooming import ParetoZooming
 from conebandit.service.client import Assignment, AsyncClient, Client, ClientError, Receipt
+from conebandit.service.edge import Edge
 from conebandit.service.past import deploy
 from conebandit.simulate import Replay, Run, replay, simulate, simulate_many
 from conebandit.studies.shards import learn_shards
@@ -83,6 +84,7 @@ __all__ = [
     "Decision",
     "Decisions",
     "Difference",
+    "Edge",
     "Elimination",
     "Environment",
     "Evaluation",

@@ -117,6 +117,37 @@ def plain_fold(events, learned=None):  # noqa: PLR0912  (plain means written out
     return policy
 
 
+def plain_edge_decisions(events):
+    """The ids of decisions that were made at edges, each made again from the log up to where its state was published.
+
+    Written out for logs without safety rules; what a policy that has a retired arm does is told by other tests.
+    """
+    published, checked = {}, []
+    for i, event in enumerate(events):
+        body = {**json.loads(event.text), **json.loads(event.personal or "{}")}
+        if event.kind == "published":  # with the events before it, and the windows that have closed by its time
+            published[event.seq] = plain_fold(events[: i + 1])
+        if event.kind == "decided" and "edge" in body:
+            policy, upto = published[body["edge"]["state"]], events[: body["edge"]["state"]]
+            of_arms = [json.loads(e.text) | {"kind": e.kind} for e in upto]
+            arms = list(of_arms[0]["declaration"]["arms"])
+            view = max([b["upto"] for b in of_arms if b["kind"] == "revised"], default=0)
+            for seq, b in enumerate(of_arms, start=1):
+                if b["kind"] == "arm_added" and seq <= view:
+                    arms.append(b["arm"])
+                if b["kind"] == "arm_retired" and seq <= view:
+                    arms.remove(b["arm"])
+            decision = policy.decide(body["x"], body["id"])
+            chances = {arm: p for arm, p in zip(arms, decision.probabilities.tolist(), strict=True) if p > 0}
+            assert body["choice"]["probabilities"] == chances, body
+            assert body["choice"]["arm"] == arms[decision.arm]
+            assert body["choice"]["propensity"] == decision.propensity
+            baseline = of_arms[0]["declaration"].get("baseline", of_arms[0]["declaration"]["arms"][0])
+            assert body["arm"] == (body["choice"]["arm"] if body["mode"] == "live" else baseline)
+            checked.append(body["id"])
+    return checked
+
+
 def repair_times(bodies, view):
     """Where the clock was wrong, decisions are made when it was repaired, and all else happened when it was right."""
     given = {seq: b["at"] for seq, _, b in bodies}

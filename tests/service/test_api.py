@@ -503,7 +503,7 @@ def test_errors_show_nothing_of_the_inside(sqlite_client, monkeypatch, caplog):
 
 def test_the_schema_has_examples(sqlite_client):
     schema = sqlite_client.get("/openapi.json").json()
-    assert len(schema["paths"]) == 26
+    assert len(schema["paths"]) == 28
     declared = json.dumps(schema["paths"]["/experiments"]["post"])
     assert "tradeoffs" in declared
     assert "`explore`, from 0 (the default) to 1" in declared

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from conebandit.experiment.declaration import MODES, STAGES, Experiment
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME, VERDICTS
+from conebandit.service.log.edges import AtEdge
 from conebandit.service.log.entries import By, Entry, read, read_as, seal_decisions, seal_event
 from conebandit.service.log.events import (
     KINDS,
@@ -28,6 +29,7 @@ from conebandit.service.log.events import (
     Learned,
     Lifted,
     ModeChanged,
+    Published,
     Reported,
     Retracted,
     Reviewed,
@@ -65,7 +67,15 @@ selections = st.builds(
 )
 EVENTS: dict[type[Event], st.SearchStrategy] = {
     Created: st.builds(Created, times, st.dictionaries(texts, numbers | texts), texts),
-    Decided: st.builds(Decided, times, ids, contexts, st.lists(numbers, max_size=4).map(tuple), selections),
+    Decided: st.builds(
+        Decided,
+        times,
+        ids,
+        contexts,
+        st.lists(numbers, max_size=4).map(tuple),
+        selections,
+        edge=st.none() | st.builds(AtEdge, texts, st.integers(0, 2**40), dates, st.booleans()),
+    ),
     Reported: st.builds(Reported, times, ids, values, st.none() | dates),
     Held: st.builds(Held, times, ids, values, st.none() | dates),
     Reviewed: st.builds(Reviewed, times, ids, values, st.sampled_from(VERDICTS), texts),
@@ -86,6 +96,7 @@ EVENTS: dict[type[Event], st.SearchStrategy] = {
     Sealed: st.builds(Sealed, times),
     ClockRepaired: st.builds(ClockRepaired, times, st.integers(0, 2**40), texts),
     Erased: st.builds(Erased, times, texts, st.integers(0, 2**40), st.integers(0, 2**40), texts),
+    Published: st.builds(Published, times, texts, texts, st.integers(0, 2**40), texts),
 }
 CHOICE = Choice("a", 0.5, {"a": 0.5, "b": 0.5})
 SELECTION = Selection("live", "a", 0.5, ("a", "b"), CHOICE, Version("ConeTree", "0.1.0", 3))
@@ -110,6 +121,7 @@ EXAMPLES: dict[str, Event] = {
     "sealed": Sealed(5),
     "clock_repaired": ClockRepaired(5, 3, "no battery"),
     "erased": Erased(5, "u_1", 2, 3, "asked"),
+    "published": Published(5, "ConeTree", "0.1.0", 3, "ab12"),
 }
 
 
@@ -216,6 +228,7 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
         "sealed": '{"at":5}',
         "clock_repaired": '{"after":3,"at":5,"reason":"no battery"}',
         "erased": '{"at":5,"decisions":2,"first":3,"reason":"asked","unit":"u_1"}',
+        "published": '{"at":5,"check":"ab12","library":"0.1.0","policy":"ConeTree","position":3}',
         "changed": '{"at":5,"declaration":{"id":"e"},"reason":"why"}',
         "stage_changed": '{"at":5,"reason":"why","stage":"paused"}',
         "stopped": '{"at":5,"evidence":21.5,"rule":"r","seen":{"decisions":9,"known":8,"mean":0.5},"then":"stop",'

@@ -31,7 +31,7 @@ def served(tmp_path_factory):
 def test_nothing_leads_to_a_server_error(served, mode):
     schema, url = served
     operations = [result.ok() for result in schema.get_all_operations()]
-    assert len(operations) == 28
+    assert len(operations) == 30
     for operation in operations:
         statuses = _try_many(operation, mode, url)
         assert statuses, operation.label

@@ -51,8 +51,30 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/experiments/{experiment}/change": {"changes": {"policy": {"name": "ParetoUCB1"}}, "reason": "simpler"},
     "/experiments/{experiment}/stage": {"stage": "paused", "reason": "a look"},
     "/experiments/{experiment}/erasures": {"unit": "ann", "reason": "asked"},
+    "/experiments/{experiment}/edge/decisions": {},  # what to send follows from the published state: see the test
 }
 UNITS = {"id": "units", "arms": ["a"], "metrics": [{"name": "m"}], "policy": {"name": "ParetoUCB1"}, "unit": {}}
+EDGE = "/experiments/{experiment}/edge/decisions"
+
+
+def decisions_of_edge(store):
+    """What an edge sends that has decided from the state that was published last."""
+    published = events_of(store, "units")[-1]
+    made = {"mode": "live", "arm": "a", "propensity": 1.0, "active": ["a"]}
+    choice = {"arm": "a", "propensity": 1.0, "probabilities": {"a": 1.0}}
+    decision = {"id": "e1", "unit": "bob", "alias": "d_0123456789abcdef", "at": 5, **made, "choice": choice}
+    return {"edge": "web-1", "state": published.seq, "check": published.event.check, "decisions": [decision]}
+
+
+def wait_for_uploads(store):
+    """Until what edges have sent is in the log."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with store.read() as session:
+            if not session.experiments_with_uploads():
+                return
+        time.sleep(0.05)
+    raise TimeoutError("uploads wait.")
 
 
 def events_of(store, id_):
@@ -86,15 +108,17 @@ def test_whatever_is_sent_to_the_service_is_logged_with_who_sent_it(guarded):
     with_units = Driver(store, "units")
     with_units.create(UNITS)
     with_units.decide([{"unit": "ann"}])
-    for path, body in REQUESTS.items():
+    with_units.publish()
+    for path, body in {**REQUESTS, EDGE: decisions_of_edge(store)}.items():
         begins = path == "/experiments" or path.endswith("/copy")
-        experiment = "units" if path.endswith("/erasures") else "checkout"
+        experiment = "units" if path.endswith("/erasures") or path == EDGE else "checkout"
         id_ = body["id"] if begins else experiment  # where the events go
         known = [] if begins else events_of(store, id_)
         headers = {"x-api-key": made["office"], **WHO}
         for _ in range(2):  # again is a no-op
             reply = client.post(path.format(experiment=experiment), json=body, headers=headers)
             assert reply.status_code in (200, 201), reply.text
+        wait_for_uploads(store)
         new = events_of(store, id_)[len(known) :]
         assert {entry.event.kind for entry in new} - {"revised"}, path
         for entry in new:

@@ -46,7 +46,7 @@ def archive(store: Store, experiment_id: str, to: Path, by: By | None = None) ->
     if state is None or state.stage != "ended":
         stage = "gone" if state is None else state.stage
         raise ConflictError(f"experiment {experiment_id!r} is {stage}; only one that has ended can be archived.")
-    _refuse_if_erasing(store, state)
+    _refuse_if_unsettled(store, state)
     if to.exists():
         raise ConflictError(f"{to} is there already; an archive never overwrites.")
     part = to.with_name(to.name + ".part")
@@ -61,9 +61,13 @@ def archive(store: Store, experiment_id: str, to: Path, by: By | None = None) ->
     return state.head
 
 
-def _refuse_if_erasing(store: Store, state: State) -> None:
-    """What somebody asked to be forgotten must not go into a file, out of reach of the revision that removes it."""
+def _refuse_if_unsettled(store: Store, state: State) -> None:
+    """What edges have uploaded must be in the log, and what is to be forgotten must not go out of reach, in a file."""
     with store.read() as session:
+        if state.experiment.id in session.experiments_with_uploads():
+            raise ConflictError(
+                f"uploads of edges wait for experiment {state.experiment.id!r}: start the service first."
+            )
         if erased_units(session, state.experiment.id, state.head.seq, after=state.view):
             raise ConflictError(
                 f"units of experiment {state.experiment.id!r} are still being erased. Let a service run on this store "

@@ -401,6 +401,23 @@ class StateDigest(Reply):
 
 
 @dataclass(frozen=True)
+class RefusedDecision(Reply):
+    """A decision of an edge that is not in the log, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Upload(Reply):
+    """What became of decisions that were made at an edge: how many are new in the log, or were there, and the rest."""
+
+    taken: int
+    repeated: int
+    refused: tuple[RefusedDecision, ...]
+
+
+@dataclass(frozen=True)
 class LoggedEvent(Reply):
     """An event as it is in the log."""
 

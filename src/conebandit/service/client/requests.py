@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from conebandit.service.replies import (
     RulesReport,
     ShiftReport,
     StateDigest,
+    Upload,
 )
 
 Context = Mapping[str, float | str | None]
@@ -60,6 +61,7 @@ class Request(Generic[R]):
 
     ``long``: the answer may take as long as it keeps coming; the time of a client then limits each pause in it.
     ``about``: an experiment and decisions whose outcomes, if they wait in an outbox, must be delivered before.
+    ``content``: the body, if it is JSON already. ``headers``: beside those of the client.
     """
 
     method: str
@@ -69,11 +71,13 @@ class Request(Generic[R]):
     long: bool = False
     actor: str | None = None  # in whose name, if not in that of the client
     about: tuple[str, Sequence[str]] | None = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def payload(self) -> bytes | None:
         """The body as JSON."""
-        return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+        return self.content if self.body is None else json.dumps(self.body, allow_nan=False).encode()
 
 
 # ---- traffic; the clients put fallbacks and the outbox around these --------------------------------------------------
@@ -94,6 +98,17 @@ def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[li
     return Request(
         "POST", _path(experiment, "outcomes"), partial(answers.receipts, [one["id"] for one in outcomes]), body
     )
+
+
+def edge_state(experiment: str, known: str | None) -> Request[bytes]:
+    """The state to decide from at an edge, unless it is the one that is known by its checksum (304)."""
+    headers = {} if known is None else {"if-none-match": f'"{known}"'}
+    return Request("GET", _path(experiment, "edge/state"), lambda content: content, headers=headers)
+
+
+def upload(experiment: str, content: bytes) -> Request[Upload]:
+    """Have decisions put into the log that were made at an edge."""
+    return Request("POST", _path(experiment, "edge/decisions"), partial(_typed, Upload), content=content)
 
 
 def as_outcomes(values: Mapping[str, Values], observed_at: Times) -> list[dict[str, Any]]:

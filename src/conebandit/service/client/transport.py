@@ -59,6 +59,7 @@ class Site:
     def encoded(self, request: Request[Any]) -> bytes:
         """A request as bytes."""
         headers = self.headers if request.actor is None else self.headers | {"x-actor": request.actor}
+        headers = {**headers, **request.headers}
         return request_bytes(request.method, self.prefix + request.path, headers, request.payload)
 
 

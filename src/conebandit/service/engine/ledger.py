@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from conebandit.service.engine.published_states import PublishedStates
 from conebandit.service.engine.snapshots import Snapshots
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.state import State
@@ -45,6 +46,7 @@ class Ledger:
     def __init__(self, max_replayed: int | None = None) -> None:
         self.max_replayed = max_replayed
         self.snapshots = Snapshots()
+        self.published = PublishedStates()
         self.past_rows: dict[str, int] = {}  # with how many a log begins, where somebody has asked: it stays so
         self._states: dict[str, State] = {}
         self._damage: dict[str, tuple[Head, str]] = {}  # logs that cannot be folded up to this head, and why

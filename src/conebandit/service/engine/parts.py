@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.engine.units import Door
-from conebandit.service.errors import ConflictError, NotFoundError
+from conebandit.service.errors import BusyError, ConflictError, NotFoundError
 from conebandit.service.log.entries import By
 from conebandit.service.log.events import Event
 from conebandit.service.log.reports import Reports
@@ -32,6 +32,10 @@ class Part:
         """Fold an event now; it is written before the commit. Returns its position."""
         return self.transaction.append(state, event, reports, self.by)
 
+    def take_uploads(self, experiment_id: str) -> int:
+        """Put some of what edges have uploaded into the log; how many batches it were."""
+        raise NotImplementedError
+
     def refuse_if_ended(self, state: State) -> None:
         """Nothing of an experiment that has ended can be changed."""
         if state.stage == "ended":
@@ -41,6 +45,10 @@ class Part:
         """All that is known of some decisions, by the ids of callers; a ``NotFoundError`` if one was never made."""
         wanted = list(dict.fromkeys(ids))
         found = Door(self.transaction, state).reports(wanted)
+        if len(found) < len(wanted) and self.take_uploads(state.experiment.id):  # an edge may have made them
+            found = Door(self.transaction, state).reports(wanted)
+            if len(found) < len(wanted) and self.transaction.session.uploads(state.experiment.id, 1):
+                raise BusyError("decisions of edges are still being put into the log; try again.")
         for id_ in wanted:
             if id_ not in found:
                 erased = "" if state.experiment.units is None else ", or it was erased"

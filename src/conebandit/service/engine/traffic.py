@@ -149,7 +149,7 @@ class Traffic(Part):
         if at is None:
             return
         # Where the clock was wrong nobody knows when the decision was made, so the earliest time is the one to go by.
-        made = state.repairs.earliest(reports.position, reports.decided.at)
+        made = min(state.repairs.earliest(reports.position, reports.decided.at), reports.decided.made_at)
         now = self.transaction.time(state)
         if not made - MAX_CLOCK_ERROR <= at <= now + MAX_CLOCK_ERROR:
             raise InvalidError(

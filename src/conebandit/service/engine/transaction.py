@@ -47,7 +47,7 @@ class Transaction:
 
     def __init__(self, ledger: Ledger, session: Session, now: int) -> None:
         self._ledger, self._now = ledger, now
-        self.session = session
+        self.session, self.published_states = session, ledger.published
         self.n_events = 0
         self.changed: set[str] = set()
         self.corrected_by_others: set[str] = set()
@@ -103,7 +103,7 @@ class Transaction:
             return False
         if most is None or head.seq - state.head.seq <= most:
             was_corrected = state.corrected_from is not None
-            follow(self.session, state, head)
+            follow(self.session, state, head, self.published_states)
             if state.corrected_from is not None and not was_corrected:
                 self.corrected_by_others.add(experiment_id)
         self._ledger.put(state)

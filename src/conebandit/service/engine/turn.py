@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from conebandit.service.engine.amendments import Amendments
+from conebandit.service.engine.edges import Edges
 from conebandit.service.engine.erasures import Erasures
 from conebandit.service.engine.lifecycle import LifeCycle
 from conebandit.service.engine.queries import Queries
 from conebandit.service.engine.traffic import Traffic
 
 
-class Turn(LifeCycle, Traffic, Amendments, Erasures, Queries):
+class Turn(LifeCycle, Traffic, Amendments, Erasures, Edges, Queries):
     """What can be asked of experiments. A request is refused before it has changed anything.
 
     Parameters

@@ -6,12 +6,13 @@ What callers call a decision, or a unit, may be personal, so the log has random 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.choosing import choose, choose_many, keep
+from conebandit.service.log.edges import AtEdge
 from conebandit.service.log.entries import By, read_as
 from conebandit.service.log.events import Decided
 from conebandit.service.log.reports import Reports
@@ -31,6 +32,34 @@ class Asked(NamedTuple):
     x: tuple[float, ...]
     unit: str | None
     by: By | None = None
+
+
+class Uploaded(NamedTuple):
+    """A decision that was made at an edge.
+
+    Attributes
+    ----------
+    id, alias
+        What callers call it, and what the log does: the same, if there are no units.
+    context, x, unit
+        What it was asked for with.
+    selection, edge
+        What was served, and how that came about.
+    """
+
+    id: str
+    alias: str
+    context: dict[str, Any]
+    x: tuple[float, ...]
+    unit: str | None
+    selection: Selection
+    edge: AtEdge
+
+    def arrived(self, since: int, at: int) -> Self:
+        """With a time at which it can have been made: not before its state was published, and not after now."""
+        if since <= self.edge.at <= at:
+            return self  # as nearly always
+        return self._replace(edge=self.edge._replace(at=max(since, min(self.edge.at, at))))
 
 
 class _Unit(NamedTuple):
@@ -126,6 +155,43 @@ class Door:
         selection = choose(self._state, np.array(asked.x), alias, at) if drawn is None else keep(drawn.decided)
         visit = Visit(unit.alias, unit.visits + 1, None if drawn is None else drawn.decided.id)
         return Decided(at, alias, asked.context, asked.x, selection, visit, names)
+
+    def clashes(self, uploaded: Mapping[str, Uploaded]) -> list[str]:
+        """Ids of decisions that the log cannot call as their edge does, since it calls others so."""
+        if not self._has_units:
+            return []
+        taken = set(self._session.rows_of_aliases(self._id, [one.alias for one in uploaded.values()]))
+        clashing = []
+        for id_, one in uploaded.items():
+            if one.alias in taken:
+                clashing.append(id_)
+            taken.add(one.alias)
+        return clashing
+
+    def enter(self, uploaded: Mapping[str, Uploaded], at: int, by: By | None) -> None:
+        """Put decisions into the log that were made at an edge, by id; their units keep no arms."""
+        if self._has_units or self._state.rules.rules:
+            self._enter_one_by_one(uploaded, at, by)
+            return
+        made = [Decided(at, id_, one.context, one.x, one.selection, edge=one.edge) for id_, one in uploaded.items()]
+        self._transaction.append_decisions(self._state, made, [by] * len(made))
+
+    def _enter_one_by_one(self, uploaded: Mapping[str, Uploaded], at: int, by: By | None) -> None:
+        names = {one.unit: None for one in uploaded.values() if one.unit is not None}
+        units = self._units(list(names)) if names else {}
+        rows: list[Alias] = []
+        for id_, one in uploaded.items():
+            seq, visit, called = self._state.head.seq + 1, None, None
+            if one.unit is not None:
+                unit = units[one.unit]
+                visit, called = Visit(unit.alias, unit.visits + 1), Names(id_, one.unit)
+                if not unit.visits:
+                    rows.append(Alias(UNIT, one.unit, unit.alias, unit.alias, seq))
+                rows.append(Alias(DECISION, id_, one.alias, unit.alias, seq))
+                units[one.unit] = unit._replace(visits=unit.visits + 1)
+            made = Decided(at, one.alias, one.context, one.x, one.selection, visit, called, one.edge)
+            self._transaction.append(self._state, made, by=by)
+        self._session.add_aliases(self._id, rows)
 
     def _units(self, names: list[str]) -> dict[str, _Unit]:
         """Units by name; new ones get an alias."""

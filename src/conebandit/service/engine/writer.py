@@ -78,6 +78,7 @@ class Writer:
         self._clock, self._tidy_up, self._at_end = clock or SteadyClock(), tidy_up, at_end
         self._comparison = ClockComparison(self._clock, store.now)
         self._ledger = Ledger(MAX_REPLAYED)
+        self.published_states = self._ledger.published
         self._queue: queue.SimpleQueue[list[Request] | LogRead | None] = queue.SimpleQueue()
         self._revisions = Revisions(store, self.submit)
         self._readers = LogReaders(store, self._queue.put, self.kernels.for_log)

@@ -20,6 +20,7 @@ from conebandit.service.http.metrics import RequestCounts
 from conebandit.service.http.rates import Rate
 from conebandit.service.http.reference import add_reference
 from conebandit.service.http.routes.amendments import add_amendment_routes
+from conebandit.service.http.routes.edges import add_edge_routes
 from conebandit.service.http.routes.experiments import add_experiment_routes
 from conebandit.service.http.routes.lifecycle import add_lifecycle_routes
 from conebandit.service.http.routes.operations import add_operation_routes
@@ -76,8 +77,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         try:
-            await run_in_threadpool(pages.tallies.close)  # it reads the store, which the writer closes
-            await run_in_threadpool(pages.courses.close)  # so does this
+            for part in (backend.uploads, pages.tallies, pages.courses):  # they use the store, which the writer closes
+                await run_in_threadpool(part.close)
             await door.close()
         finally:
             await run_in_threadpool(writer.close)
@@ -90,6 +91,7 @@ def create_app(
     add_lifecycle_routes(app, door, backend)
     add_amendment_routes(app, door, backend)
     add_query_routes(app, door, backend)
+    add_edge_routes(app, door, backend, counts)
     add_operation_routes(app, door, backend, counts)
     pages = add_dashboard(app, door, backend, session_key)
     add_reference(app)

@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
+from conebandit.service.engine.edge_desk import EdgeDesk
 from conebandit.service.engine.requests import Gathering
 from conebandit.service.engine.turn import Turn
+from conebandit.service.engine.uploads import Uploads
 from conebandit.service.engine.writer import Writer
 from conebandit.service.http.callers import CALLER
 from conebandit.service.shift import ShiftWatch
@@ -41,6 +43,10 @@ class Backend:
         self.writer = writer
         self.store: Store = writer.store
         self.shift = ShiftWatch(writer.store, writer.kernels.for_shift)
+        self.edge_desk = EdgeDesk(writer.store, writer.published_states)
+        self.uploads = Uploads(writer.store, writer.submit)
+        if writer.store.shared:
+            self.uploads.begin()
         self._gathering = Gathering(writer.submit_all)
         self._written = -math.inf  # when it was last seen that the store can be written to
         self._long_reads = {kind: asyncio.Semaphore(most) for kind, most in MAX_LONG_READS.items()}

@@ -23,6 +23,7 @@ from conebandit.experiment.declaration import ID
 from conebandit.service.audit import MAX_AUDITED, Wanted, milliseconds
 from conebandit.service.engine.repair import MAX_REASON
 from conebandit.service.engine.traffic import MAX_AT_ONCE
+from conebandit.service.log.bodies import MAX_TIME
 
 ONE, MANY = "(one)", "(many)"  # forms of a body; never names of its entries
 
@@ -165,6 +166,42 @@ class Outcomes(_Form):
     """What became of several decisions; all or none."""
 
     outcomes: list[Outcome] = Field(min_length=1, max_length=MAX_AT_ONCE)
+
+
+# ---- decisions that were made at an edge ----------------------------------------------------------------------------
+
+
+class EdgeChoice(_Form):
+    """What the policy would do, whatever was served."""
+
+    arm: StrictStr = Field(examples=["new"])
+    propensity: StrictFloat = Field(examples=[0.5])
+    probabilities: dict[str, StrictFloat] | None = Field(None, examples=[{"old": 0.5, "new": 0.5}])
+
+
+class EdgeDecision(_Form):
+    """A decision as it was made, in milliseconds since 1970."""
+
+    id: StrictStr = Field(examples=["visit-1"])
+    context: Context = Field({}, examples=[{"age": 34, "device": "phone"}])
+    unit: StrictStr | None = Field(None, description="As for decisions.", examples=["patient-7"])
+    alias: StrictStr | None = Field(None, description="What the log calls it, if units are declared.")
+    at: StrictInt = Field(ge=0, le=MAX_TIME, examples=[1794787200000])
+    mode: Literal["live", "shadow", "off"] = Field(examples=["live"])
+    arm: StrictStr = Field(examples=["new"])
+    propensity: StrictFloat = Field(examples=[0.5])
+    active: list[StrictStr] = Field(examples=[["old", "new"]])
+    choice: EdgeChoice | None = Field(description="Null in mode off.")
+    stale: StrictBool = Field(False, description="The state was too old, so the baseline was served.")
+
+
+class EdgeDecisions(_Form):
+    """Decisions that an edge has made from one published state."""
+
+    edge: StrictStr = Field(description="Its name.", examples=["web-1"])
+    state: StrictInt = Field(ge=1, lt=2**53, description="Position at which the state was published.", examples=[17])
+    check: StrictStr = Field(description="Its checksum.", examples=["5f0c0ed1a2b3c4d5e6f708192a3b4c5d"])
+    decisions: list[EdgeDecision] = Field(min_length=1, max_length=MAX_AT_ONCE)
 
 
 # ---- what is said afterwards: one, or a batch -----------------------------------------------------------------------

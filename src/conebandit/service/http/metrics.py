@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import Literal, NamedTuple
 
 from conebandit.service.engine.writer import Writer
+from conebandit.service.replies import Upload
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds, at most
 FORMAT = "text/plain; version=0.0.4; charset=utf-8"
@@ -90,6 +91,7 @@ class RequestCounts:
             route: defaultdict(Histogram) for route in (DECISIONS, OUTCOMES)
         }
         self.refusals: Counter[tuple[str, str]] = Counter()  # by reason and name of the key
+        self._from_edges: Counter[tuple[str, str]] = Counter()  # decisions, by experiment and what became of them
 
     def answered(self, method: str, route: str, status: int, seconds: float, experiment: str | None) -> None:
         """A request was answered."""
@@ -112,6 +114,16 @@ class RequestCounts:
         """How many requests were refused before they were looked at, by reason and key."""
         for (reason, key), count in sorted(self.refusals.items()):
             yield Sample(count, {"reason": reason, "key": key})
+
+    def uploaded(self, experiment: str, upload: Upload) -> None:
+        """Decisions came from an edge."""
+        for result, count in (("taken", upload.taken), ("repeated", upload.repeated), ("refused", len(upload.refused))):
+            self._from_edges[experiment, result] += count
+
+    def from_edges(self) -> Iterator[Sample]:
+        """How many decisions edges have sent, by experiment and what became of them."""
+        for (experiment, result), count in sorted(self._from_edges.items()):
+            yield Sample(count, {"experiment": experiment, "result": result})
 
     def latencies(self, route: str) -> Iterator[Sample]:
         """How long the answers of a route took that had status 200, by experiment."""
@@ -145,6 +157,7 @@ METRICS = (
     Metric("conebandit_requests_total", "counter", lambda _, counts: counts.requests()),
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
     Metric("conebandit_refused_requests_total", "counter", lambda _, counts: counts.refused()),
+    Metric("conebandit_edge_decisions_total", "counter", lambda _, counts: counts.from_edges()),
     Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
     Metric("conebandit_outcome_seconds", "histogram", lambda _, counts: counts.latencies(OUTCOMES)),
 )

@@ -46,13 +46,13 @@ def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:
 def choose_many(state: State, xs: Sequence[Sequence[float]], keys: Sequence[str], at: int) -> list[Selection]:
     """What :func:`choose` says for each of many contexts; only where a decision does not change the next one.
 
-    So not where there are safety rules, which count decisions. The policy is asked once, which is much quicker.
+    So not where safety rules count decisions. The policy is asked once, which is much quicker.
     """
     served = _without_policy(state, at)
     if served is not None:
         return [served] * len(keys)
     made = state.policy.decide_many(np.array(xs), keys)
-    if not all(state.arms[name] for name in state.known):  # some of them may have to be drawn again
+    if state.rules.rules or not all(state.arms[name] for name in state.known):  # some may have to be drawn again
         rows = zip(made.arms.tolist(), made.propensities.tolist(), *made[2:], keys, strict=True)
         return [_select(state, Decision(*row), key, at) for *row, key in rows]
     return _select_all(state, made)
@@ -84,9 +84,14 @@ def _select_all(state: State, made: Decisions) -> list[Selection]:
 def _without_policy(state: State, at: int) -> Selection | None:
     """The baseline, if it alone is to be served; None if the policy is to be asked."""
     if state.mode == "off" or (state.rules.rules and state.rules.only_baseline(at)):
-        baseline = state.experiment.baseline
-        return Selection("off", baseline, 1.0, (baseline,), choice=None, version=None)
+        return serve_baseline(state)
     return None
+
+
+def serve_baseline(state: State) -> Selection:
+    """The baseline, without asking the policy."""
+    baseline = state.experiment.baseline
+    return Selection("off", baseline, 1.0, (baseline,), choice=None, version=None)
 
 
 def _select(state: State, decision: Decision, key: str, at: int) -> Selection:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, get_args
 from conebandit.experiment.declaration import Mode, Stage
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body, Verdict
+from conebandit.service.log.edges import AtEdge
 from conebandit.service.log.selection import Selection
 from conebandit.service.log.visits import Names, Visit
 
@@ -82,6 +83,8 @@ class Decided:
     names
         What the caller calls decision and unit, in experiments with units; the log has other names. None if they, the
         context and ``x`` were erased.
+    edge
+        How it came about, if it was made at an edge; then ``at`` is when the service heard of it.
     """
 
     kind: ClassVar[str] = "decided"
@@ -93,6 +96,7 @@ class Decided:
     selection: Selection
     visit: Visit | None = None
     names: Names | None = None
+    edge: AtEdge | None = None
 
     @property
     def decision(self) -> str:
@@ -102,19 +106,22 @@ class Decided:
     def to_body(self) -> Body:
         """As it is on disk."""
         given = {"at": self.at, "id": self.id, "context": self.context, "x": list(self.x)}
-        body = {**given, **self.selection.to_body()}
+        body = {**given, **self.selection.to_body(), **({} if self.edge is None else self.edge.to_body())}
         return body if self.visit is None else {**body, **self.visit.to_body(), **Names.to_body(self.names)}
 
     @classmethod
     def from_body(cls, body: Body) -> Self:
         """Read it back."""
+        visit, names = (Visit.from_body(body), Names.from_body(body)) if "unit" in body else (None, None)
         return cls(
             bodies.time(body, "at"),
             bodies.text(body, "id"),
             bodies.table(body, "context"),
             bodies.numbers(body, "x"),
             Selection.from_body(body),
-            *((Visit.from_body(body), Names.from_body(body)) if "unit" in body else ()),
+            visit,
+            names,
+            AtEdge.from_body(body),
         )
 
     @property
@@ -136,6 +143,11 @@ class Decided:
     def erased(self) -> bool:
         """Whether its personal part is gone."""
         return self.visit is not None and self.names is None
+
+    @property
+    def made_at(self) -> int:
+        """When it was made; the service may have heard of it later."""
+        return self.at if self.edge is None else min(self.at, self.edge.at)
 
 
 class Amendment(_Fields):
@@ -447,9 +459,30 @@ class Lifted(_Fields):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Published(_Fields):
+    """Edges decide from the state at this position; it is handed out with this checksum.
+
+    Attributes
+    ----------
+    policy, library, position
+        The version of the policy in it: its name, the release, and the last event that it had learned from.
+    check
+        Checksum of all that an edge is given.
+    """
+
+    kind: ClassVar[str] = "published"
+    decision: ClassVar[str | None] = None
+    at: int
+    policy: str
+    library: str
+    position: int
+    check: str
+
+
 Amendments = Reported | Held | Reviewed | Retracted | Voided | ContextCorrected
 Orders = ArmAdded | ArmRetired | ModeChanged | Changed | StageChanged | Stopped | Lifted
-Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired | Erased
+Event = Created | Decided | Amendments | Orders | Revised | Learned | Sealed | ClockRepaired | Erased | Published
 KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 AMENDMENTS = frozenset(kind.kind for kind in get_args(Amendments))
 
@@ -483,4 +516,7 @@ READ: dict[str, Callable[[Body, str], Any]] = {
     "then": bodies.text,
     "evidence": bodies.number,
     "seen": bodies.number_by_name,
+    "policy": bodies.text,
+    "position": bodies.position,
+    "check": bodies.text,
 }

@@ -40,7 +40,7 @@ class RuleChecks:
         elif isinstance(event, Decided):
             if due is not None:
                 self.wrong[entry.seq] = f"rule {due.rule!a} should have stopped before this decision"
-            elif (reason := refusal(state, 1, state.at)) is not None:
+            elif event.edge is None and (reason := refusal(state, 1, state.at)) is not None:
                 self.wrong[entry.seq] = f"there should be no decision: the experiment {reason.rstrip('.')}"
 
     def after(self, state: State) -> None:

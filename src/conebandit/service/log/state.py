@@ -14,6 +14,7 @@ from conebandit.experiment.policy import Served, make_policy
 from conebandit.experiment.rows import Rows
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.bodies import MAX_TIME
+from conebandit.service.log.edges import LastPublished
 from conebandit.service.log.entries import Entry
 from conebandit.service.log.events import (
     Amendment,
@@ -28,6 +29,7 @@ from conebandit.service.log.events import (
     Learned,
     Lifted,
     ModeChanged,
+    Published,
     Revised,
     Sealed,
     StageChanged,
@@ -89,6 +91,8 @@ class State:
         Units whose decisions do not count; they are erased by what the log says up to the view.
     n_units
         Of experiments with units: how many have had a decision, without those that are erased.
+    published
+        The last state that edges were given; None if there was none.
     """
 
     def __init__(self, experiment: Experiment, known: tuple[str, ...], view: int = 0) -> None:
@@ -105,6 +109,7 @@ class State:
         self.last_snapshot = 0
         self.erased: frozenset[str] = frozenset()
         self.n_units = 0
+        self.published: LastPublished | None = None
         self._index = {name: k for k, name in enumerate(known)}
         self.policy: Served = make_policy(experiment, known)
         self._windows = Windows(experiment)
@@ -190,6 +195,8 @@ class State:
                 self.stage = event.stage
             case Stopped() | Lifted():
                 self.rules.take(event, seq)
+            case Published():
+                self.published = LastPublished(seq, event.check, event.at)
             case Sealed():
                 pass  # that is for who reads the records
             case _:
@@ -270,9 +277,7 @@ class State:
             "observations": self.observations,
             "pending": self.corrected_from,
             "windows": self._windows.plain(),
-            **({} if self.experiment.units is None else {"units": self.n_units}),
-            **({} if self.stage == "running" else {"stage": self.stage}),  # as it was before there were stages
-            **({"rules": self.rules.plain()} if self.rules.rules else {}),
+            **_plain_of_some(self),
         }
 
     @classmethod
@@ -284,9 +289,7 @@ class State:
         self.version, self.corrected_from = plain["version"], plain["pending"]
         self.learned, self.observations = list(plain["learned"]), plain["observations"]
         self.head = Head(*plain["head"])
-        self.stage, self.n_units = plain.get("stage", "running"), plain.get("units", 0)
-        if "rules" in plain:
-            self.rules = Rules.from_plain(plain["rules"])
+        _resume_some(self, plain)
         self._windows.resume(plain["windows"])
         return self
 
@@ -294,10 +297,30 @@ class State:
         """A checksum of everything, each bit of the policy included: two states are the same iff their digests are."""
         plain = self.plain()
         del plain["learned"], plain["observations"]  # they follow, and checksums are those of earlier releases
-        return _checksum(plain, self.policy)
+        return checksum(plain, self.policy)
 
 
-def _checksum(plain: dict[str, Any], policy: Served) -> str:
+def _plain_of_some(state: State) -> dict[str, Any]:
+    """What only some states have, so that the others are what they were before there was such a thing."""
+    return {
+        **({} if state.experiment.units is None else {"units": state.n_units}),
+        **({} if state.stage == "running" else {"stage": state.stage}),
+        **({"rules": state.rules.plain()} if state.rules.rules else {}),
+        **({} if state.published is None else {"published": state.published}),
+    }
+
+
+def _resume_some(state: State, plain: dict[str, Any]) -> None:
+    """Read it back."""
+    state.stage, state.n_units = plain.get("stage", "running"), plain.get("units", 0)
+    if "rules" in plain:
+        state.rules = Rules.from_plain(plain["rules"])
+    if "published" in plain:
+        state.published = LastPublished(*plain["published"])
+
+
+def checksum(plain: dict[str, Any], policy: Served) -> str:
+    """Of some entries and each bit of a policy."""
     sum_ = blake2b(canonical(plain).encode(), digest_size=16)
     for name, array in sorted(policy.state().items()):
         sum_.update(f"{name} {array.dtype} {array.shape}".encode())

@@ -94,6 +94,7 @@ def _quick_text(decided: Decided, by: Body, to_json: Callable[[Any], bytes]) -> 
         **caused,
         "choice": chosen,
         "context": _in_order(decided.context),
+        **({} if decided.edge is None else {"edge": _in_order(decided.edge.to_body()["edge"])}),
         "id": decided.id,
         "mode": mode,
         "propensity": propensity,

@@ -24,13 +24,14 @@ from conebandit.service.log.anchors import Anchor, missed_anchors
 from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.choosing import choose, keep
 from conebandit.service.log.entries import Entry
-from conebandit.service.log.events import ClockRepaired, Decided, Erased, Revised
+from conebandit.service.log.events import ClockRepaired, Decided, Erased, Published, Revised
 from conebandit.service.log.repairs import Repairs
 from conebandit.service.log.replay import POLICY_KINDS, Watch, fold_page, rebuild, revisions, see_up_to, start
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.rule_checks import RuleChecks
 from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
 from conebandit.service.log.state import State
+from conebandit.service.log.verify_edges import EdgesOfLog
 from conebandit.service.log.verify_units import UnitsOfLog
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.records import Head
@@ -158,24 +159,24 @@ def verify(
     last = head = session.existing_head(experiment_id)
     if served is not None:
         head = Head(served.events, served.check)
-    watch = _Watch(session, experiment_id, head)
+    watch = _Watch(session, experiment_id, head, EdgesOfLog(session, experiment_id, every=every))
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
-    left_out = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
+    left = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
     deque(session.checked(experiment_id, head, last), maxlen=0)  # what came after the state that is served
-    erased = watch.resting_on_erased()
+    left_out, erased, foreign = watch.not_made_again(left)
     problems = [
         *_unsealed(session, experiment_id, last),
         *missed_anchors(session, experiment_id, anchors),
         *_differences(served, digest),
-        *watch.problems(left_out | erased),
+        *watch.problems(left | left_out | erased),
     ]
     return Verification(
         id=experiment_id,
         events=head.seq,
         state=digest,
-        decisions=len(watch.decided),
-        recomputed=len(watch.decided) - len(left_out | watch.foreign | erased),
-        other_version=len(watch.foreign - left_out - erased),
+        decisions=watch.n_decisions,
+        recomputed=watch.n_decisions - len(left_out | foreign | erased),
+        other_version=len(foreign - left_out - erased),
         snapshots=watch.compared,
         problems=tuple(problems[:MAX_PROBLEMS]),
         key=key_of(last.check),
@@ -208,7 +209,8 @@ class _Watch:
     session: Session
     experiment_id: str
     head: Head
-    decided: array[int] = field(default_factory=lambda: array("q"))  # positions
+    edges: EdgesOfLog
+    decided: array[int] = field(default_factory=lambda: array("q"))  # positions of decisions, and of published states
     foreign: set[int] = field(default_factory=set)  # positions of decisions that another version has made
     compared: int = 0
     keyed_from: int = 0
@@ -222,6 +224,7 @@ class _Watch:
         self._uncounted: list[tuple[int, int]] = []  # corrections: where each one is, and from where on it matters
         self._rewritten: list[tuple[int, int]] = [(0, self._new_arms)]  # states between these are no more
         self._different: dict[int, str] = {}  # decisions that come out otherwise
+        self._published: set[int] = set()  # positions
         self._rules = RuleChecks()
         self._problems: list[str] = []
         self._units = UnitsOfLog(self.session, self.experiment_id)
@@ -238,11 +241,31 @@ class _Watch:
     def before(self, state: State, entry: Entry) -> None:
         """Make a decision again; what safety rules demand must be there."""
         self._rules.before(state, entry)
-        if isinstance(entry.event, Decided):
-            self.decided.append(entry.seq)
-            self._units.see(state, entry.seq, entry.event)
-            if entry.seq > self._new_arms:
-                self._decide_again(state, entry.seq, entry.event)
+        seq, event = entry.seq, entry.event
+        if isinstance(event, Decided):
+            self._units.see(state, seq, event)
+            if event.edge is not None:
+                self.edges.see_decided(seq, event)
+                return
+            self.decided.append(seq)
+            if seq > self._new_arms:
+                self._decide_again(state, seq, event)
+        elif isinstance(event, Published):
+            self.decided.append(seq)
+            self._published.add(seq)
+            self.edges.see_published(state, seq, event, known=seq > self._new_arms)
+
+    @property
+    def n_decisions(self) -> int:
+        """How many decisions there are, wherever they were made."""
+        return len(self.decided) - len(self._published) + self.edges.decided
+
+    def not_made_again(self, left: set[int]) -> tuple[set[int], set[int], set[int]]:
+        """Positions of decisions that depend on states that were left out, or were erased, or are of other releases."""
+        edges, gone = self.edges, self.resting_on_erased()
+        erased = (gone - self._published) | edges.made_from(gone) | edges.erased
+        left_out = (left - self._published) | edges.made_from(left) | (edges.left_out - erased)
+        return left_out, erased, self.foreign | edges.foreign
 
     def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
         """Note which states are no more; a snapshot must be the state."""
@@ -287,6 +310,7 @@ class _Watch:
         self._rules.miss(self.head.seq + 1)
         self._rules.wrong = {seq: words for seq, words in self._rules.wrong.items() if not self._was_rewritten(seq)}
         self._different = {seq: words for seq, words in self._different.items() if seq not in wanted}
+        self.edges.forget(wanted)
         earlier, after = _EarlierStates(self.session, self.experiment_id), 0
         for revised_at, upto in self._revisions:
             made = self.decided[bisect_right(self.decided, after) : bisect_left(self.decided, revised_at)]
@@ -294,7 +318,7 @@ class _Watch:
             if mine or earlier.folded:
                 if not wanted or earlier.folded + earlier.distance(revised_at) > most:
                     break
-                again = _Again(RuleChecks(after), mine, self._decide_again)
+                again = _Again(RuleChecks(after), mine, self._decide_again, self.edges)
                 earlier.fold(revised_at - 1, again)
                 again.rules.miss(revised_at)
                 self._rules.wrong |= again.rules.wrong
@@ -341,11 +365,13 @@ class _Watch:
     def problems(self, left_out: set[int]) -> list[str]:
         """What does not agree, in words; without some decisions."""
         different = sorted(self._different.keys() - left_out)
+        at_edges = sorted(self.edges.different.keys() - left_out - self.resting_on_erased())
         return [
             *self._problems,
             *self._units.problems(),
             *(f"event {seq}: {words}." for seq, words in sorted(self._rules.wrong.items()) if not self._forgot(seq)),
             *(f"decision at event {seq}: {self._different[seq]}." for seq in different),
+            *(f"event {seq}, of an edge: {self.edges.different[seq]}." for seq in at_edges),
         ]
 
     def _forgot(self, seq: int) -> bool:
@@ -366,12 +392,15 @@ class _Again(NamedTuple):
     rules: RuleChecks
     wanted: set[int]
     decide_again: Callable[[State, int, Decided], None]
+    edges: EdgesOfLog
 
     def before(self, state: State, entry: Entry) -> None:
-        """Make a decision again, if it is wanted."""
+        """Make a decision again, or those that were made from a published state, if it is wanted."""
         self.rules.before(state, entry)
         if entry.seq in self.wanted and isinstance(entry.event, Decided):
             self.decide_again(state, entry.seq, entry.event)
+        elif entry.seq in self.wanted and isinstance(entry.event, Published):
+            self.edges.again(state, entry.seq, entry.event)
 
     def after(self, state: State, entry: Entry, reports: Reports | None) -> None:
         """Note what safety rules demand."""

@@ -41,6 +41,10 @@ SCHEMA = {  # what is made if it is missing
         seq BIGINT NOT NULL, PRIMARY KEY (experiment, kind, name))""",
     "aliases_of_unit": """CREATE INDEX IF NOT EXISTS aliases_of_unit ON aliases (experiment, unit, seq)""",
     "aliases_of_alias": """CREATE UNIQUE INDEX IF NOT EXISTS aliases_of_alias ON aliases (experiment, alias)""",
+    # Decisions of edges that are not in the log yet, each edge for itself.
+    "edge_uploads": """CREATE TABLE IF NOT EXISTS edge_uploads (
+        experiment TEXT NOT NULL, edge TEXT NOT NULL, number BIGINT NOT NULL, content TEXT NOT NULL,
+        PRIMARY KEY (experiment, edge, number))""",
     "api_keys": """CREATE TABLE IF NOT EXISTS api_keys (
         id TEXT PRIMARY KEY, name TEXT NOT NULL, scopes TEXT NOT NULL, digest TEXT NOT NULL, created TEXT NOT NULL)""",
     # Tables of their own, not columns of api_keys: earlier releases go on reading and writing that one as it is.
@@ -59,6 +63,7 @@ class Store(Protocol):
     """A place for logs, snapshots and keys that several processes may share."""
 
     seals: Seals  # what the logs are sealed and checked with
+    shared: bool  # whether several processes write to it at once, each to rows of its own
 
     def write(self) -> AbstractContextManager[Session]:
         """A transaction: committed, on disk, when the block ends; undone if it raises."""

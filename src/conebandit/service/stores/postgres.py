@@ -26,7 +26,7 @@ _SCHEMA_LOCK = 6_203_117  # any number: processes that start together make the t
 PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody else
 MAX_IN_LINE = 50  # milliseconds to wait for the lock of an experiment, while requests to others wait for us
 MAX_STATEMENT = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
-VACUUMED = ("personal", "aliases", "snapshot_parts")  # tables that hold, or held, personal data
+VACUUMED = ("personal", "aliases", "snapshot_parts", "edge_uploads")  # tables that hold, or held, personal data
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
 # Of connections, unless the address says otherwise: notice that the other machine is gone.
 _SETTINGS: dict[str, str | int | None] = {
@@ -148,6 +148,8 @@ class PostgresStore:
     seals
         What its logs are sealed and checked with.
     """
+
+    shared = True
 
     def __init__(self, address: str, *, create: bool = True, seals: Seals = UNKEYED) -> None:
         self._address, self.seals = address, seals

@@ -13,6 +13,7 @@ from conebandit.service.stores.keys import KeyTables
 from conebandit.service.stores.personal import PersonalTables
 from conebandit.service.stores.records import Head, Record, check, check_seal
 from conebandit.service.stores.seals import START, UNKEYED, Seals
+from conebandit.service.stores.uploads import UploadTables
 
 PAGE = 500  # events read at once; few enough that nobody waits for a page
 
@@ -68,7 +69,7 @@ class Connection(Protocol):
         ...
 
 
-class Session(KeyTables, PersonalTables, Imports):
+class Session(KeyTables, PersonalTables, UploadTables, Imports):
     """Everything that is read or written within one transaction."""
 
     def __init__(self, connection: Connection, seals: Seals = UNKEYED) -> None:

@@ -78,6 +78,8 @@ class SqliteStore:
         What its logs are sealed and checked with.
     """
 
+    shared = False  # one writes at a time
+
     def __init__(self, path: str, *, create: bool = True, seals: Seals = UNKEYED) -> None:
         if not create and not Path(path).exists():
             raise NotFoundError(f"there is no store at {path}.")
@@ -147,7 +149,7 @@ class SqliteStore:
                     connection.raw.close()
         except sqlite3.OperationalError as error:
             raise UnavailableError(f"the database {self._path} did not answer: {error}.") from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # what SQLite says may hold bytes of the damage
             raise CorruptionError(f"the database {self._path} is damaged: {error}.") from error
 
     def now(self) -> None:

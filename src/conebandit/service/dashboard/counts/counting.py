@@ -35,7 +35,9 @@ from conebandit.service.stores.session import Session
 
 MAX_ORDERS = 2000  # the latest ones are kept
 # Events about no decision that are nobody's order, or of which there is nothing to show.
-NO_ORDERS = (events.Revised.kind, events.Learned.kind, events.Sealed.kind, events.Erased.kind)
+NO_ORDERS = tuple(
+    kind.kind for kind in (events.Revised, events.Learned, events.Sealed, events.Erased, events.Published)
+)
 VALUES = (events.Reported.kind, events.Held.kind)
 # What has happened to one metric of one decision.
 CAME, IN_TIME, KNOWN, ON_HOLD = 1, 2, 4, 8  # anything; something in time; there is a value; there is one on hold

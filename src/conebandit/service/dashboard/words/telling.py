@@ -34,6 +34,7 @@ KINDS = {  # what people call events of each kind
     "sealed": "seal",
     "clock_repaired": "clock repaired",
     "erased": "erasure",
+    "published": "state published",
     "changed": "declaration changed",
     "stage_changed": "stage",
     "stopped": "rule fired",
@@ -139,6 +140,8 @@ def _decision(event: kinds.Decided, *, erased: bool) -> list[str]:
     if made.choice is not None and made.choice.probabilities is not None:
         likeliest = dict(sorted(made.choice.probabilities.items(), key=lambda arm: -arm[1]))
         words.append(f"Probabilities: {_listed(likeliest, number)}.")
+    if event.edge is not None:
+        words.append(f"Made at the edge {event.edge.name}, {exact(event.edge.at)}, from state {event.edge.state:,}.")
     if visit is not None:
         unit = ERASED if erased or event.names is None else shown(event.names.unit)
         words.append(f"Visit {visit.number:,} of unit {unit}.")
@@ -287,4 +290,5 @@ _SAID: dict[str, Callable[[Experiment, Any], list[str]]] = {
     "sealed": lambda _, __: ["Sealed with a key from here on."],
     "clock_repaired": _repaired,
     "erased": _erased,
+    "published": lambda _, __: ["Edges decide from the state as it is here."],
 }

@@ -1,0 +1,94 @@
+"""Takes what is in the spool of an edge to the service, and comes back with its latest state."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conebandit.service.client import journal, requests
+from conebandit.service.client.errors import ClientError
+from conebandit.service.client.patience import Deadline
+from conebandit.service.client.requests import Request
+from conebandit.service.client.transport import Transport
+from conebandit.service.edge.lines import DECISION
+from conebandit.service.edge.spool import SpoolBatch
+
+log = logging.getLogger("conebandit.edge")
+
+
+class Courier:
+    """Delivers the lines of a spool in their order, each at least once; the service takes none twice.
+
+    Parameters
+    ----------
+    transport, experiment
+        Where to.
+    name
+        Of the edge.
+    refused
+        A file for what the service refuses for good.
+    timeout
+        Seconds for a request.
+    """
+
+    def __init__(self, transport: Transport, experiment: str, name: str, refused: Path, timeout: float) -> None:
+        self._transport, self._experiment, self._name = transport, experiment, name
+        self._refused, self._timeout = refused, timeout
+        self.close = transport.close
+
+    def latest_state(self, known: str | None) -> bytes | None:
+        """The latest published state; None if it is the one with this checksum."""
+        try:
+            content: bytes = self._ask(requests.edge_state(self._experiment, known))
+            return content
+        except ClientError as error:
+            if error.status == 304:
+                return None
+            raise
+
+    def deliver(self, batch: SpoolBatch) -> None:
+        """Have the service take a batch; raises if it could not be asked, or not now."""
+        send = self._send_decisions if batch.kind == DECISION else self._send_outcomes
+        self._deliver(send, batch, batch.texts)
+
+    def _deliver(self, send: Callable[[SpoolBatch, list[bytes]], None], batch: SpoolBatch, texts: list[bytes]) -> None:
+        try:
+            send(batch, texts)
+        except ClientError as error:
+            if not error.is_final:
+                raise
+            if len(texts) == 1:
+                self._put_aside(texts[0], str(error))
+            else:  # one of them is to blame; the others shall not suffer
+                half = len(texts) // 2
+                self._deliver(send, batch, texts[:half])
+                self._deliver(send, batch, texts[half:])
+
+    def _send_decisions(self, batch: SpoolBatch, texts: list[bytes]) -> None:
+        mark = batch.place.mark
+        if mark is None:  # every segment begins with one, so it was damaged
+            for text in texts:
+                self._put_aside(text, "nobody knows from which state it was made")
+            return
+        head = json.dumps({"edge": self._name, "state": mark.state, "check": mark.check})[:-1].encode()
+        content = b'%b,"decisions":[%b]}' % (head, b",".join(texts))
+        upload = self._ask(requests.upload(self._experiment, content))
+        if upload.refused:
+            reasons = {one.id: one.reason for one in upload.refused}
+            for text in texts:
+                if (reason := reasons.get(json.loads(text)["id"])) is not None:
+                    self._put_aside(text, reason)
+
+    def _send_outcomes(self, _: SpoolBatch, texts: list[bytes]) -> None:
+        self._ask(requests.report(self._experiment, [json.loads(text) for text in texts]))
+
+    def _put_aside(self, text: bytes, reason: str) -> None:
+        log.error("the service refuses %s: %s", text[:60].decode("utf-8", "replace"), reason)
+        entry: dict[str, Any] = {"refused": json.loads(text), "reason": reason}
+        journal.synchronise(journal.append(self._refused, [entry]))
+
+    def _ask(self, request: Request[Any]) -> Any:
+        return self._transport.ask(request, Deadline(self._timeout))

@@ -1,0 +1,82 @@
+"""The published state that an edge holds, in memory and in its spool, and how old it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from conebandit.service.client import journal
+from conebandit.service.edge.lines import StateMark
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.published import OtherReleaseError, PublishedState
+
+log = logging.getLogger("conebandit.edge")
+
+
+class HeldState:
+    """The state that an edge decides from.
+
+    Parameters
+    ----------
+    path
+        A file that keeps it for the next start; its time is when the service last said that it is the latest.
+
+    Attributes
+    ----------
+    published, mark
+        The state, and what a spool says of it; None if there is none.
+    refusal
+        Why the service lets nobody decide; None if it does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._confirmed = path, -float("inf")
+        self.published: PublishedState | None = None
+        self.mark: StateMark | None = None
+        self.refusal: str | None = None
+        self._load()
+
+    @property
+    def staleness(self) -> float:
+        """Seconds since the service last said that this is the latest state; infinity if there is none."""
+        return time.monotonic() - self._confirmed
+
+    @property
+    def check(self) -> str | None:
+        """Checksum of the state."""
+        return None if self.published is None else self.published.check
+
+    def _load(self) -> None:
+        try:
+            content, confirmed = self._path.read_bytes(), self._path.stat().st_mtime
+            self._hold(PublishedState.read(content))
+        except FileNotFoundError:
+            return
+        except (CorruptionError, OtherReleaseError) as error:
+            log.warning("the state in %s is not used: %s", self._path, error)
+        else:
+            self._confirmed = time.monotonic() - max(time.time() - confirmed, 0.0)
+
+    def _hold(self, published: PublishedState) -> None:
+        self.mark = StateMark(published.seq, published.check, str(published.version))
+        self.published, self.refusal = published, None
+
+    def take(self, published: PublishedState, content: bytes, asked: float) -> None:
+        """The service has sent its latest state, when it was asked at a time of the steady clock."""
+        journal.replace(self._path, content)
+        self._hold(published)
+        self._confirmed = asked
+
+    def confirm(self, asked: float) -> None:
+        """The service says that this is the latest state."""
+        with suppress(FileNotFoundError):
+            os.utime(self._path)
+        self._confirmed, self.refusal = asked, None
+
+    def refuse(self, reason: str) -> None:
+        """The service lets nobody decide; also after a restart, until it gives out a state again."""
+        self.published, self.mark, self.refusal = None, None, reason
+        self._path.unlink(missing_ok=True)

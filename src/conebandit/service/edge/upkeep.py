@@ -1,0 +1,129 @@
+"""What an edge does beside deciding: it uploads its spool, and gets the latest state."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from conebandit.service.client.errors import ClientError
+from conebandit.service.edge.courier import Courier
+from conebandit.service.edge.held import HeldState
+from conebandit.service.edge.spool import Spool
+from conebandit.service.errors import CorruptionError
+from conebandit.service.log.published import OtherReleaseError, PublishedState
+
+SOON = 0.2  # seconds after which decisions are uploaded, while the service answers
+MAX_PAUSE = 30.0  # seconds between tries while it does not
+log = logging.getLogger("conebandit.edge")
+
+
+class Upkeep:
+    """A thread that keeps spool and service together; what it does can also be asked for.
+
+    Parameters
+    ----------
+    courier, spool, held
+        Who goes to the service, with what, and what comes back.
+    deciding
+        Held by whoever decides: then the spool and the state are not changed by others.
+    every
+        Seconds after which the service is asked for a newer state.
+    """
+
+    def __init__(self, courier: Courier, spool: Spool, held: HeldState, deciding: threading.Lock, every: float) -> None:
+        self._courier, self._spool, self._held, self._deciding, self._every = courier, spool, held, deciding, every
+        self._delivering, self._refreshing = threading.Lock(), threading.Lock()
+        self.ending, self._away = threading.Event(), False
+        self._thread = threading.Thread(target=self._serve, name="conebandit-edge", daemon=True)
+
+    def begin(self) -> None:
+        """Get a state, and go on in a thread; raises if there is none to decide from."""
+        try:
+            self.refresh()
+        except ClientError as error:
+            if self._held.published is None:
+                self.flush()  # nobody may come again to do it
+                raise
+            log.warning("the service does not answer, and a state of %.0f s ago is used: %s", self.staleness, error)
+        self._thread.start()
+
+    @property
+    def staleness(self) -> float:
+        """Seconds since the service last said that the state is the latest."""
+        return self._held.staleness
+
+    def refresh(self) -> None:
+        """Get the latest state now."""
+        with self._refreshing:
+            asked = time.monotonic()
+            try:
+                content = self._courier.latest_state(self._held.check)
+                fresh = None if content is None else PublishedState.read(content)
+            except ClientError as error:
+                if error.is_final:
+                    with self._deciding:
+                        self._held.refuse(str(error))
+                raise
+            except (CorruptionError, OtherReleaseError) as error:
+                raise ClientError(502, str(error)) from error
+            if fresh is None or content is None:
+                self._held.confirm(asked)
+                return
+            fresh.prepare()
+            with self._deciding:
+                self._held.take(fresh, content, asked)
+
+    def flush(self) -> int:
+        """Upload what waits, as far as the service takes it; how many decisions and outcomes are left."""
+        try:
+            while self._deliver_some():
+                pass
+        except ClientError as error:
+            log.warning("the service does not take what waits: %s", error)
+        return self._spool.pending
+
+    def _deliver_some(self) -> bool:
+        with self._delivering:
+            batch = self._spool.next_batch()
+            if batch is None:
+                return False
+            self._courier.deliver(batch)
+            with self._deciding:
+                self._spool.acknowledge(batch)
+            return True
+
+    def _serve(self) -> None:
+        pause, due = SOON, time.monotonic() + self._every
+        while not self.ending.wait(min(pause, max(due - time.monotonic(), 0.0))):
+            try:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + self._every
+                    self.refresh()
+                while time.monotonic() < due and not self.ending.is_set() and self._deliver_some():
+                    pass
+                pause = SOON
+                self._note(None)
+            except ClientError as error:
+                pause = min(2 * pause, MAX_PAUSE)
+                self._note(error)
+            except Exception:  # this thread must not end
+                log.exception("something failed that must not; it is tried again")
+                pause = MAX_PAUSE
+
+    def _note(self, error: ClientError | None) -> None:
+        """Say once that the service does not answer, and once that it does again."""
+        if error is not None and not self._away:
+            log.warning("the service does not answer as it should: %s", error)
+        elif error is None and self._away:
+            log.info("the service answers again")
+        self._away = error is not None
+
+    def close(self) -> None:
+        """End the thread, and try once more to upload what waits; the rest stays in the spool."""
+        self.ending.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.flush()
+        self._courier.close()
+        self._spool.close()

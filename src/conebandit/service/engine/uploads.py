@@ -1,0 +1,117 @@
+"""Uploads of edges where several processes share a store: written at once, each edge for itself, and folded later.
+
+Whoever appends to a log holds its lock, and has folded all that others have appended. An edge need not wait for that:
+its decisions are put into a partition of their own, and acknowledged. Then one process puts them into the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from conebandit.experiment.errors import RefusalError
+from conebandit.service.engine.batches import Batch
+from conebandit.service.engine.turn import Turn
+from conebandit.service.log.entries import By, read_as
+from conebandit.service.log.events import Decided
+from conebandit.service.replies import RefusedDecision, Upload
+from conebandit.service.stores.base import Store
+from conebandit.service.stores.personal import DECISION
+from conebandit.service.stores.session import Session
+
+MAX_PAUSE = 1.0  # seconds that uploads wait for another process to take them, or for a store that does not answer
+log = logging.getLogger("conebandit.service")
+
+
+class Uploads:
+    """Puts uploads into the log, in a thread; the process that did it last goes on with it, as its state is at the end.
+
+    Parameters
+    ----------
+    store
+        Where uploads wait.
+    submit
+        Has the writer do something: :meth:`Writer.submit`.
+    """
+
+    def __init__(self, store: Store, submit: Callable[[str, Callable[[Turn], Any]], Future[Any]]) -> None:
+        self._store, self._submit = store, submit
+        self._lock, self._wake, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._wanted: set[str] = set()
+        self._mine: set[str] = set()  # experiments whose uploads this process took last
+        self._thread = threading.Thread(target=self._serve, name="conebandit-uploads", daemon=True)
+
+    def begin(self) -> None:
+        """Take what others have left."""
+        with self._store.read() as session:
+            self._wanted.update(session.experiments_with_uploads())
+        self._wake.set()
+        self._thread.start()
+
+    def add(self, experiment: str, edge: str, batch: Batch, by: By | None) -> Upload:
+        """Keep what an edge has sent; it will be in the log soon."""
+        with self._store.write() as session:
+            new, refused = batch.news(_decided(session, experiment, batch))
+            if new:
+                session.add_upload(experiment, edge, Batch(batch.since, new, []).to_text(by))
+        with self._lock:
+            self._wanted.add(experiment)
+        self._wake.set()
+        told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
+        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told))
+
+    def _serve(self) -> None:
+        while not self._ended.is_set():
+            self._wake.wait()
+            self._wake.clear()
+            with self._lock:
+                wanted, self._wanted = self._wanted, set()
+            for experiment in sorted(wanted):
+                try:
+                    self._take(experiment)
+                except (RefusalError, OSError) as error:
+                    log.warning("%s: uploads of edges wait: %s", experiment, error)
+                    self._again_later(experiment)
+                except Exception:  # this thread must not end
+                    log.exception("%s: uploads of edges could not be taken", experiment)
+                    self._again_later(experiment)
+
+    def _take(self, experiment: str) -> None:
+        """Put all that waits for an experiment into its log; if another process does, leave it to that."""
+        if experiment not in self._mine and self._ended.wait(MAX_PAUSE):
+            return
+        n_taken = 0
+        while not self._ended.is_set() and self._waits(experiment):
+            n_taken += self._submit(experiment, partial(Turn.take_uploads, experiment_id=experiment)).result()
+        (self._mine.add if n_taken else self._mine.discard)(experiment)
+
+    def _waits(self, experiment: str) -> bool:
+        with self._store.read() as session:
+            return session.head(experiment) is not None and bool(session.uploads(experiment, 1))
+
+    def _again_later(self, experiment: str) -> None:
+        with self._lock:
+            self._wanted.add(experiment)
+        if not self._ended.wait(MAX_PAUSE):
+            self._wake.set()
+
+    def close(self) -> None:
+        """End the thread; what waits will be taken by another process, or by the next."""
+        self._ended.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+
+def _decided(session: Session, experiment: str, batch: Batch) -> dict[str, Decided]:
+    """Those of some decisions that are in the log."""
+    ids = list(batch.decisions)
+    aliases = {id_: id_ for id_ in ids}
+    if any(one.unit is not None for one in batch.decisions.values()):
+        aliases = session.aliases(experiment, DECISION, ids)
+    found = session.of_decisions(experiment, Decided.kind, list(aliases.values()))
+    return {id_: read_as(Decided, found[alias]) for id_, alias in aliases.items() if alias in found}

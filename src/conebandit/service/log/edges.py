@@ -1,0 +1,51 @@
+"""Decisions that were made at an edge, in the process of a caller: what the log keeps of how they came about."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from conebandit.service.log import bodies
+from conebandit.service.log.bodies import Body
+
+
+class AtEdge(NamedTuple):
+    """Where a decision was made, and from what, before the service heard of it.
+
+    Attributes
+    ----------
+    name
+        Of the edge.
+    state
+        Position of the event ``published`` whose state it was made from.
+    at
+        When it was made by the clock of the edge, within what can be: milliseconds since 1970.
+    stale
+        Whether the state was too old for the edge, which has served the baseline for that reason alone.
+    """
+
+    name: str
+    state: int
+    at: int
+    stale: bool = False
+
+    def to_body(self) -> Body:
+        """Its part of the body of a decision."""
+        body: Body = {"name": self.name, "state": self.state, "at": self.at}
+        return {"edge": {**body, "stale": True} if self.stale else body}
+
+    @classmethod
+    def from_body(cls, body: Body) -> Self | None:
+        """Read it from the body of a decision; None if the service itself has made that."""
+        if "edge" not in body:
+            return None
+        edge = bodies.table(body, "edge")
+        stale = bodies.yes_or_no(edge, "stale") if "stale" in edge else False
+        return cls(bodies.text(edge, "name"), bodies.position(edge, "state"), bodies.date(edge, "at"), stale)
+
+
+class LastPublished(NamedTuple):
+    """The last state that edges were given: position and time of the event that says so, and its checksum."""
+
+    seq: int
+    check: str
+    at: int

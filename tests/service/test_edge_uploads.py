@@ -1,0 +1,99 @@
+"""Uploads on PostgreSQL: acknowledged without the lock of the log, put into it once, in order, by whichever process."""
+
+import contextlib
+import time
+
+import pytest
+
+import conebandit as cb
+from conebandit.service.archive import archive
+from conebandit.service.engine.edge_desk import EdgeDesk
+from conebandit.service.engine.uploads import Uploads
+from conebandit.service.errors import ConflictError
+from conebandit.service.http.server import serving
+from conebandit.service.log.entries import By
+from conebandit.service.log.events import Decided
+from conebandit.service.stores.base import open_store
+from tests.service.driver import PHONE
+from tests.service.test_edge_log import Edges, decided
+
+
+@pytest.fixture
+def shared(postgres, declaration):
+    address = postgres.fresh_database(f"uploads{time.monotonic_ns()}")
+    with contextlib.closing(open_store(address)) as store:
+        yield address, Edges(store, declaration)
+
+
+def upload(edges, published, *sent, edge="web-1", by=None):
+    """As the route does it: nobody puts it into the log yet."""
+    desk = EdgeDesk(edges.store, edges.run.ledger.published)
+    batch = desk.check("checkout", (published.seq, published.check), edge, sent)
+    return Uploads(edges.store, submit=lambda *_: pytest.fail("nobody was to be asked")).add(
+        "checkout", edge, batch, by
+    )
+
+
+def waiting(edges):
+    with edges.store.read() as session:
+        return session.uploads("checkout", 100)
+
+
+def test_uploads_need_no_lock_and_are_taken_in_the_order_of_each_edge(shared):
+    _, edges = shared
+    published = edges.run.publish()
+    with edges.store.write() as session:
+        session.existing_head("checkout", lock=True)  # somebody holds the log
+        for i in range(6):
+            answer = upload(edges, published, decided(published, f"d{i}"), edge=f"web-{i % 2}", by=By("page", f"a{i}"))
+            assert (answer.taken, answer.repeated, answer.refused) == (1, 0, ())
+    assert upload(edges, published, decided(published, "d0"), edge="web-0").taken == 1, "nobody has looked yet"
+    assert len(waiting(edges)) == 7
+    assert edges.run.take_uploads() == 4
+    assert edges.run.take_uploads() == 3
+    assert edges.run.take_uploads() == 0
+    made = [event for event in edges.events() if isinstance(event, Decided)]
+    assert [event.id for event in made] == ["d0", "d2", "d4", "d1", "d3", "d5"]
+    assert upload(edges, published, decided(published, "d0"), edge="web-0").repeated == 1
+    assert waiting(edges) == []
+    assert edges.verified().agrees
+
+
+def test_a_service_takes_what_another_has_left_and_outcomes_find_their_decisions(shared):
+    address, edges = shared
+    published = edges.run.publish()
+    upload(edges, published, *(decided(published, f"d{i}") for i in range(10)))
+    edges.run.tell("d3", revenue=1.0)  # it is put into the log for that
+    assert waiting(edges) == []
+    upload(edges, published, *(decided(published, f"e{i}") for i in range(10)))
+    with serving(address) as url, cb.Client(url) as client:
+        assert client.report("checkout", "e3", {"revenue": 1.0}).recorded == ("revenue",)
+        end = time.monotonic() + 30
+        while waiting(edges) and time.monotonic() < end:
+            time.sleep(0.05)
+    report = edges.verified()
+    assert (report.agrees, report.recomputed) == (True, 20)
+
+
+def test_what_somebody_else_has_decided_meanwhile_is_put_aside(shared, caplog, tmp_path):
+    _, edges = shared
+    published = edges.run.publish()
+    upload(edges, published, decided(published, "mine"), decided(published, "other"))
+    edges.run.ask("mine", PHONE)
+    assert edges.run.take_uploads() == 1
+    assert "ids that were taken" in caplog.text
+    assert waiting(edges) == []
+    with edges.store.read() as session:
+        [(number, content)] = list(session._run("SELECT number, content FROM edge_uploads"))
+    assert number < 0
+    assert '"mine"' in content
+    assert '"other"' not in content
+    assert [event.id for event in edges.events() if isinstance(event, Decided)] == ["mine", "other"]
+    refused = upload(edges, published, decided(published, "mine")).refused
+    assert [one.id for one in refused] == ["mine"]
+    upload(edges, published, decided(published, "late"))
+    edges.run.set_stage("ended", "enough")
+    with pytest.raises(ConflictError, match="uploads of edges wait"):
+        archive(edges.store, "checkout", tmp_path / "archive.jsonl")
+    edges.run.take_uploads()
+    archive(edges.store, "checkout", tmp_path / "archive.jsonl")
