@@ -110,7 +110,7 @@ def share_outside_kernels(policy: Any, env: World, rounds: int) -> float:
     profile.runcall(cb.simulate, policy, env, rounds)
     # A kernel is listed under the file that it is in.
     spent = [(Path(where[0]).parts, row[2]) for where, row in pstats.Stats(profile).stats.items()]  # type: ignore[attr-defined]
-    return 1.0 - sum(own for parts, own in spent if "kernels" in parts) / sum(own for _, own in spent)
+    return 1.0 - float(sum(own for parts, own in spent if "kernels" in parts)) / float(sum(own for _, own in spent))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ WITHIN = 1.1
 FEW, MANY = 1_000_000, 20_000_000
 FLAT = 1.1  # times as much memory after MANY rounds as after FEW
 
-Job = tuple[str, str, int, int]  # task, preset, seed, horizon
+Job = tuple[str, Preset, int, int]  # task, preset, seed, horizon
 
 
 def main() -> None:
