@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def deciding(report: Report, folder: Path, n: int) -> None:
             ),
         }
         for name, (sync, way, many) in ways.items():
-            rates = [per_second(lambda edge=edges[sync], way=way: way(edge), many) for _ in range(3)]
+            rates = [per_second(partial(way, edges[sync]), many) for _ in range(3)]
             wall, core = max(rates)
             report.add(what=f"decisions at an edge, {name}", of=policy, a_second=round(wall), of_one_core=round(core))
         for edge in edges.values():

@@ -54,5 +54,5 @@ def add_edge_routes(app: FastAPI, door: Doorkeeper, backend: Backend, counts: Re
         return Response(content, media_type=CONTENT, headers=headers)
 
     app.include_router(deciding)
-    way = ShortWay(cast("APIRoute", deciding.routes[0]), "decide", TypeAdapter(EdgeDecisionsBody))
+    way = ShortWay(cast("APIRoute", deciding.routes[0]), "decide", TypeAdapter(EdgeDecisionsBody), take)
     app.add_middleware(ShortWays, door=door, ways=[way])
