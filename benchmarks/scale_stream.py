@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -139,8 +138,14 @@ def memory_of_a_run(preset: Preset, history: Any, few: int, many: int) -> list[t
         policy.run_chunk(contexts, outcomes, np.arange(start, start + CHUNK, dtype=np.uint64))
         if start + CHUNK in (few, many):
             arrays = sum(array.nbytes for array in policy._state)
-            found.append((arrays, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+            found.append((arrays, held_at_most()))
     return [found[0], found[-1]]
+
+
+def held_at_most() -> int:
+    """Bytes that this process has held at most; ``getrusage`` would count those of the one that started it as well."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith("VmHWM")).split()[1])
 
 
 if __name__ == "__main__":
