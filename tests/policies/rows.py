@@ -11,6 +11,10 @@ CONE = cb.Cone.orthant(2)
 BOUNDS = [[0.0, 2.0], [-1.0, 1.0]]
 KINDS = {
     **{f"ConeTree-{preset}": (cb.ConeTree, {"preset": preset}) for preset in ("paper", "sound", "adaptive")},
+    **{
+        f"ConeTree-{preset}-stream": (cb.ConeTree, {"preset": preset, "history": "stream"})
+        for preset in ("sound", "adaptive")
+    },
     **{name: (policy, {}) for name, policy in OURS.items() if name != "ConeTree"},
 }
 

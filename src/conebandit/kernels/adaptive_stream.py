@@ -351,3 +351,17 @@ def run(state: Any, seed: np.uint64, start: int, *chunk: Any) -> int:
         propensities[i] = chances[arms[i]]
         _learn(state, leaf, contexts, i, arms[i], rewards, i * n_arms + arms[i], phi, gain, row, parts)
     return int(contexts.shape[0])
+
+
+@compiled
+def learn_rows(state: Any, start: int, contexts: Floats, arms: Ints, rewards: Floats) -> int:
+    """Observe rows ``start``, ... of a log one after the other, as long as there is room for a split."""
+    phi, gain, row = np.empty(state.terms.shape[0]), np.empty(state.terms.shape[0]), np.empty(state.sums.shape[4])
+    parts = np.empty(parts_of_a_point(state), dtype=np.int64)
+    for i in range(start, contexts.shape[0]):
+        if state.size[NODES] + 2 > state.links.shape[0]:
+            return i
+        leaf = leaf_of(state, contexts, i)
+        features(state, leaf, contexts, i, phi)
+        _learn(state, leaf, contexts, i, arms[i], rewards, i, phi, gain, row, parts)
+    return int(contexts.shape[0])

@@ -190,3 +190,17 @@ def run(seed: np.uint64, start: int, *arrays: Any) -> int:
         arm = choose_in(leaf, i, size, tallies, warm_up, seed, keys, explore, arms, propensities, active, reported)
         _learn(size, links, tallies, moments, facets, constants, leaf, contexts, i, arm, rewards, i * n_arms + arm)
     return int(contexts.shape[0])
+
+
+@in_place
+def learn_rows(start: int, *arrays: Any) -> int:
+    """Observe rows ``start``, ... of a log one after the other, while there is room for the parts of one bin."""
+    size, links, tallies, moments, facets, constants = arrays[:6]  # the state
+    contexts, arms, rewards = arrays[6:]
+    dim = contexts.shape[1]
+    for i in range(start, contexts.shape[0]):
+        if size[NODES] + (1 << dim) > links.shape[0]:
+            return i
+        leaf = find_leaf(links, contexts, i, dim)
+        _learn(size, links, tallies, moments, facets, constants, leaf, contexts, i, arms[i], rewards, i)
+    return int(contexts.shape[0])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.kernels.tree import ARM
-from conebandit.policies import one_by_one
 from conebandit.policies.adaptive_tree import AdaptiveTree
 from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.dyadic_tree import DyadicTree
@@ -151,8 +149,7 @@ class ConeTree(CompiledPolicy):
 
     @property
     def _observe_rows(self) -> Any:
-        keeps_samples = "data" in self._state._fields
-        return self._algorithm.kernels.learn_rows if keeps_samples else partial(one_by_one.observe_rows, self)
+        return self._algorithm.kernels.learn_rows
 
     @property
     def _layout(self) -> Layout:  # type: ignore[override]

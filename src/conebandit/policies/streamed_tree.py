@@ -78,6 +78,11 @@ class OneByOneStreamed:
         """Rounds ``start``, ... of a chunk."""
         return tree_stream.run(seed, start, *state, *chunk)
 
+    @staticmethod
+    def learn_rows(state: tree_stream.State, start: int, *rows: NDArray[Any]) -> int:
+        """Rows ``start``, ... of a log."""
+        return tree_stream.learn_rows(start, *state, *rows)
+
 
 @dataclass(frozen=True)
 class StreamedTree(DyadicTree):
