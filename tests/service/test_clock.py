@@ -7,7 +7,7 @@ import pytest
 
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.engine import clock as clocks_of_service
-from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock, _since_boot, plausible_now
+from conebandit.service.engine.clock import MAX_STEP, ClockComparison, SteadyClock, plausible_now, since_boot
 from conebandit.service.engine.writer import Writer
 from conebandit.service.errors import UnavailableError
 from conebandit.service.http.metrics import RequestCounts, metrics_text
@@ -101,9 +101,9 @@ def test_a_log_that_is_ahead_of_the_clock_is_shown(tmp_path, declaration):
 
 
 def test_the_steady_clock_goes_on():
-    first = _since_boot()
+    first = since_boot()
     assert isinstance(first, int)
-    assert _since_boot() >= first
+    assert since_boot() >= first
 
 
 def test_a_log_that_is_ahead_is_said_at_the_start(tmp_path, declaration, caplog):

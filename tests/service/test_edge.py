@@ -302,3 +302,15 @@ def test_what_the_service_refuses_is_put_aside_and_holds_up_nothing(tmp_path, de
         shown = client.events("checkout")["events"]
     assert [event["body"]["id"] for event in shown if event["kind"] == "reported"] == ["a", "b"]
     assert verified(address).agrees
+
+
+def test_what_waits_is_uploaded_while_no_state_is_to_be_had(tmp_path, declaration):
+    address, spool = str(tmp_path / "log.db"), tmp_path / "spool"
+    with served(address, declaration) as (url, client), cb.Edge(url, "checkout", spool=spool, refresh=0.01) as edge:
+        edge.decide(PHONE, id="first")
+        client.set_stage("checkout", "paused", "a look")
+        wait_until(lambda: edge.pending == 0)
+        with pytest.raises(cb.ClientError, match="is paused"):
+            edge.refresh()
+        assert edge.decide(PHONE, id="first").mode == "live", "what was answered is answered again"
+    assert verified(address).agrees

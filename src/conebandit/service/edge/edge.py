@@ -158,7 +158,7 @@ class Edge:
             return self._decide(names, contexts, units or [None] * len(contexts))
 
     def report(self, id: str, values: Values, *, observed_at: Time | None = None) -> None:  # noqa: A002
-        """Report metrics of a decision, of this edge or another; as :meth:`Client.report`, but delivered later."""
+        """Report metrics of a decision of this edge, as :meth:`Client.report`; it is delivered later."""
         [outcome] = as_outcomes({decision_id(id, generate=False): values}, observed_at)
         with self._lock:
             self._check_process()

@@ -10,10 +10,16 @@ from pathlib import Path
 
 from conebandit.service.client import journal
 from conebandit.service.edge.lines import StateMark
+from conebandit.service.engine.clock import since_boot
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.published import OtherReleaseError, PublishedState
 
 log = logging.getLogger("conebandit.edge")
+
+
+def steady() -> float:
+    """Seconds by a clock that nobody can set."""
+    return since_boot() / 1000
 
 
 class HeldState:
@@ -42,7 +48,7 @@ class HeldState:
     @property
     def staleness(self) -> float:
         """Seconds since the service last said that this is the latest state; infinity if there is none."""
-        return time.monotonic() - self._confirmed
+        return steady() - self._confirmed
 
     @property
     def check(self) -> str | None:
@@ -58,7 +64,7 @@ class HeldState:
         except (CorruptionError, OtherReleaseError) as error:
             log.warning("the state in %s is not used: %s", self._path, error)
         else:
-            self._confirmed = time.monotonic() - max(time.time() - confirmed, 0.0)
+            self._confirmed = steady() - max(time.time() - confirmed, 0.0)
 
     def _hold(self, published: PublishedState) -> None:
         self.mark = StateMark(published.seq, published.check, str(published.version))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections.abc import Callable
 
 from conebandit.service.client.errors import ClientError
 from conebandit.service.edge.courier import Courier
-from conebandit.service.edge.held import HeldState
+from conebandit.service.edge.held import HeldState, steady
 from conebandit.service.edge.spool import Spool
 from conebandit.service.errors import CorruptionError
 from conebandit.service.log.published import OtherReleaseError, PublishedState
@@ -56,7 +56,7 @@ class Upkeep:
     def refresh(self) -> None:
         """Get the latest state now."""
         with self._refreshing:
-            asked = time.monotonic()
+            asked = steady()
             try:
                 content = self._courier.latest_state(self._held.check)
                 fresh = None if content is None else PublishedState.read(content)
@@ -94,24 +94,33 @@ class Upkeep:
             return True
 
     def _serve(self) -> None:
-        pause, due = SOON, time.monotonic() + self._every
-        while not self.ending.wait(min(pause, max(due - time.monotonic(), 0.0))):
-            try:
-                if time.monotonic() >= due:
-                    due = time.monotonic() + self._every
-                    self.refresh()
-                while time.monotonic() < due and not self.ending.is_set() and self._deliver_some():
-                    pass
-                pause = SOON
-                self._note(None)
-            except ClientError as error:
-                pause = min(2 * pause, MAX_PAUSE)
-                self._note(error)
-            except Exception:  # this thread must not end
-                log.exception("something failed that must not; it is tried again")
-                pause = MAX_PAUSE
+        pause, due = SOON, steady() + self._every
+        while not self.ending.wait(min(pause, max(due - steady(), 0.0))):
+            failure = None
+            if steady() >= due:
+                due = steady() + self._every
+                failure = self._failure(self.refresh)
+            not_taken = self._failure(lambda due=due: self._deliver_until(due))  # whether or not there is a new state
+            pause = SOON if not_taken is None else min(2 * pause, MAX_PAUSE)
+            self._note(failure or not_taken)
 
-    def _note(self, error: ClientError | None) -> None:
+    def _deliver_until(self, due: float) -> None:
+        while steady() < due and not self.ending.is_set() and self._deliver_some():
+            pass
+
+    @staticmethod
+    def _failure(work: Callable[[], None]) -> Exception | None:
+        """Why something could not be done; None if it was."""
+        try:
+            work()
+        except ClientError as error:
+            return error
+        except Exception as error:  # the thread must not end
+            log.exception("something failed that must not; it is tried again")
+            return error
+        return None
+
+    def _note(self, error: Exception | None) -> None:
         """Say once that the service does not answer, and once that it does again."""
         if error is not None and not self._away:
             log.warning("the service does not answer as it should: %s", error)

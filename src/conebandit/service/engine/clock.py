@@ -22,7 +22,7 @@ def system_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _since_boot() -> int:
+def since_boot() -> int:
     """Milliseconds that nobody can set; where that is known, with the time that the machine was asleep."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1_000_000
@@ -60,7 +60,7 @@ class SteadyClock:
     def __init__(
         self,
         system: Callable[[], int] = system_clock,
-        steady: Callable[[], int] = _since_boot,
+        steady: Callable[[], int] = since_boot,
     ) -> None:
         self._system, self._steady = system, steady
         self._offset = system() - steady()
