@@ -163,6 +163,21 @@ def test_columns_of_an_export_need_no_names():
     assert_same_state(make("ParetoUCB1").learn(columns), make("ParetoUCB1").learn(log))
 
 
+def test_files_with_columns_in_another_order_are_read_by_name(tmp_path):
+    log = make_rows(60)
+    columns = {"context.b": log.contexts[:, 0], "context.a": log.contexts[:, 1], "arm": log.arms}
+    frame = pl.DataFrame(columns | {"metric.z": log.rewards[:, 0], "metric.y": log.rewards[:, 1]})
+    frame.head(20).write_parquet(tmp_path / "1.parquet")
+    frame[20:].select(reversed(frame.columns)).write_parquet(tmp_path / "2.parquet")
+    plain = make("LinearParetoUCB").learn(log)
+    assert_same_state(make("LinearParetoUCB").learn(tmp_path), plain)
+    shards = cb.learn_shards(make("LinearParetoUCB"), tmp_path, backend="sequential")
+    assert all(np.allclose(mine, plain.state()[name]) for name, mine in shards.state().items())
+    frame.rename({"context.a": "context.c"}).write_parquet(tmp_path / "3.parquet")
+    with pytest.raises(ValueError, match=r"3.parquet has the columns \['context.b', 'context.c'\], but 1.parquet has"):
+        make("LinearParetoUCB").learn(tmp_path)
+
+
 def test_logs_and_runs_are_logs():
     env = cb.environments.paper(n_arms=3, change_point=0)
     run = cb.simulate(cb.RandomArm(3, env.cone, 1), env, 200)

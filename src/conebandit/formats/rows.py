@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -107,16 +107,26 @@ def _is_path(given: Any) -> bool:
 
 
 def _from_files(files: Sequence[Path], columns: LogColumns) -> Iterator[LogRows]:
-    check_files(files, columns)
-    return (rows for file in files for rows in read_file(file, columns))
+    named = columns_of_files(files, columns)
+    return (rows for file in files for rows in read_file(file, named))
 
 
-def check_files(files: Sequence[Path], columns: LogColumns) -> None:
-    """A ``ValueError`` or ``TypeError`` if one of some files does not have the columns, or if none has rows."""
+def columns_of_files(files: Sequence[Path], columns: LogColumns) -> LogColumns:
+    """The columns by name, in the order of the first file: those of another one may be in another order.
+
+    A ``ValueError`` or ``TypeError`` if one of the files does not have them, or if none has rows.
+    """
     for file in files:
         _check_types(_as_frame(parquet_schema(file)), columns, f"{file.name}: ")
+    contexts, arm, rewards = columns.found_in(parquet_schema(files[0]).columns, f"{files[0].name}: ")
+    for file in files[1:]:
+        others = columns.found_in(parquet_schema(file).columns, f"{file.name}: ")
+        for mine, theirs in ((contexts, others[0]), (rewards, others[2])):
+            if set(mine) != set(theirs):
+                raise ValueError(f"{file.name} has the columns {theirs}, but {files[0].name} has {mine}.")
     if not any(map(parquet_rows, files)):
         raise ValueError(f"{', '.join(file.name for file in files[:5])}: there are no rows; at least one is needed.")
+    return replace(columns, contexts=contexts, arm=arm, rewards=rewards)
 
 
 def read_file(file: Path, columns: LogColumns, first: int = 0) -> Iterator[LogRows]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from conebandit.formats.files import find_parquet, parquet_rows
-from conebandit.formats.rows import LogColumns, LogRows, check_files, read_file
+from conebandit.formats.rows import LogColumns, LogRows, columns_of_files, read_file
 from conebandit.policies.logs import Learning, LogPolicy, learned_from, needs_a_start
 from conebandit.studies.pool import Backend, Workers, as_finished
 
@@ -77,8 +77,8 @@ def learn_shards(
     """
     workers = Workers(backend, jobs, address)
     policy.clone().merge(policy.clone())  # a TypeError if that is not possible, before anything is learned
-    columns, found = LogColumns(contexts, arm, rewards, policy.context_dim, policy.n_objectives), find_parquet(files)
-    check_files(found, columns)
+    found = find_parquet(files)
+    columns = columns_of_files(found, LogColumns(contexts, arm, rewards, policy.context_dim, policy.n_objectives))
     start, shards = _started(policy, found, columns)
     finished: dict[int, Any] = dict(as_finished(_learn, shards, workers))
     learned: list[Learning] = [finished[number] for number in range(len(shards))]
