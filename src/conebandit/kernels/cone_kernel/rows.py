@@ -10,12 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.cone_kernel.constants import ROWS_AT_ONCE
 from conebandit.kernels.cone_kernel.features import highest_order, write_features
 from conebandit.kernels.cone_kernel.state import FITTED, NEVER, NEXT_WORK, OBSERVATIONS, ROWS, State
 from conebandit.kernels.cone_kernel.steps import update_metric
 from conebandit.kernels.types import Floats, Ints
-
-ROWS_AT_ONCE = 512  # whose features are kept: half a megabyte for 128 of them
 
 
 @compiled
