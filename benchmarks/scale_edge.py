@@ -94,10 +94,32 @@ def uploading(report: Report, folder: Path, n: int) -> None:
                 for _ in range(n // AT_ONCE // n_edges):
                     edge.decide_many(contexts(AT_ONCE))
                 edge.close()
+            spooled, before = sum(size_of_spool(spool) for spool in spools), size_of_store(store)
             seconds, acknowledged = upload(store, spools, TAUGHT + n)
             what = f"decisions of {n_edges} edge{'s' if n_edges > 1 else ''} into the store"
             report.add(what=f"{what}, acknowledged", of=name, a_second=round(n / acknowledged))
             report.add(what=f"{what}, in the log", of=name, a_second=round(n / seconds))
+            if n_edges == 1:
+                report.add(what="bytes of a decision in the spool", of=name, bytes=round(spooled / n))
+                kept = size_of_store(store) - before
+                report.add(what="bytes of a decision in the store, indexes included", of=name, bytes=round(kept / n))
+
+
+def size_of_spool(folder: Path) -> int:
+    """Bytes of the lines in a spool."""
+    return sum(file.stat().st_size for file in folder.glob("*.spool"))
+
+
+def size_of_store(store: str) -> int:
+    """How large a database is, what is written ahead included."""
+    if not store.startswith("postgresql"):
+        return sum(Path(store + end).stat().st_size for end in ("", "-wal") if Path(store + end).exists())
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(store) as connection:
+        found = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def upload(store: str, spools: list[Path], decisions: int) -> tuple[float, float]:
