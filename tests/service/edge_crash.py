@@ -133,9 +133,8 @@ def kill_edges(folder: Path, store: str, declaration: dict[str, Any], kills: int
         edges = [_Edge(f"edge-{i}", folder, [service.url for service in services]) for i in range(n_edges)]
         for kill in range(kills):
             edge, service = edges[kill % n_edges], services[kill // 2 % n_edges]
-            before = len(edge.answered())
-            end = time.monotonic() + 60
-            while len(edge.answered()) < before + rng.randrange(1, 400) and time.monotonic() < end:
+            wanted, end = len(edge.answered()) + rng.randrange(1, 400), time.monotonic() + 60
+            while len(edge.answered()) < wanted and time.monotonic() < end:
                 time.sleep(0.01)
             time.sleep(rng.uniform(0.0, 0.1))
             if kill % 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from conebandit.service.client.errors import ClientError
 from conebandit.service.edge.courier import Courier
@@ -100,7 +101,7 @@ class Upkeep:
             if steady() >= due:
                 due = steady() + self._every
                 failure = self._failure(self.refresh)
-            not_taken = self._failure(lambda due=due: self._deliver_until(due))  # whether or not there is a new state
+            not_taken = self._failure(partial(self._deliver_until, due))  # whether or not there is a new state
             pause = SOON if not_taken is None else min(2 * pause, MAX_PAUSE)
             self._note(failure or not_taken)
 
