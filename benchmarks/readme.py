@@ -340,6 +340,44 @@ def _option(parameter: Any) -> str:
     return f"| `{name}` | {parameter.help} | {said} |"
 
 
+A_DAY, PEAK, DAY = 1e9, 3.0, 86_400  # decisions; how many times busier the busiest hour is than the average; seconds
+
+
+def scale() -> str:
+    """What a billion decisions a day takes: measured on one machine, and extrapolated from there."""
+    edge = {(row["what"], row["of"]): row for row in results("scale_edge")["rows"]}
+    rows = [row for row in results("scale_logs")["rows"] if row.get("rows_per_second") and row["arms"] == 10]
+
+    def learned(policy: str) -> float:
+        return max(float(row["rows_per_second"]) for row in rows if row["policy"] == policy)
+
+    peak = A_DAY / DAY * PEAK
+    many, single = "decisions at an edge, decide_many (1000)", "decisions at an edge, decide"
+    lines = ["| | measured here | a billion a day (extrapolated) |", "| --- | --- | --- |"]
+
+    def line(what: str, measured: str, extrapolated: str) -> None:
+        lines.append(f"| {what} | {measured} | {extrapolated} |")
+
+    line("decisions a second", "", f"{A_DAY / DAY:,.0f} on average, {peak:,.0f} at {PEAK:g} times that")
+    for policy, name in (("ConeTree", "`ConeTree`"), ("ConeKernel", "the default policy")):
+        for way, words in ((many, "in batches"), (single, "one by one")):
+            rate = edge[way, policy]["of_one_core"]
+            line(f"edge, {name}, {words}", f"{rate:,} a second and core", f"{peak / rate:.1f} cores at the peak")
+    for store in ("SQLite", "PostgreSQL"):
+        rate = edge["decisions of 1 edge into the store, in the log", store]["a_second"]
+        line(
+            f"into the log, {store}", f"{rate:,} a second", f"{peak / rate:.1f} logs side by side, outcomes not counted"
+        )
+        size = edge["bytes of a decision in the store, indexes included", store]["bytes"]
+        line(f"bytes of a decision, {store}", f"{size:,}", f"{size * A_DAY / 1e12:.2f} TB a day, outcomes not counted")
+    spool = edge["bytes of a decision in the spool", "SQLite"]["bytes"]
+    line("bytes of a decision, spool", f"{spool:,}", f"{spool * peak * 3600 / 1e9:,.0f} GB for an hour without service")
+    for policy, name in (("ConeTree", "`ConeTree`"), ("default", "the default policy")):
+        rate = learned(policy)
+        line(f"learning, {name}", f"{rate:,.0f} rows a second", f"{A_DAY / rate / 3600:.1f} hours of one core a day")
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "README.md": paragraph,
     "docs/which-policy.md": evidence,
@@ -349,6 +387,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/shift.md": streams,
     "docs/reference/command-line.md": command_line,
     "docs/trials.md": trial_designs,
+    "docs/scale.md": scale,
 }
 
 
