@@ -12,6 +12,11 @@ TABLE = {"name": "from_table", "path": "visits.csv", "contexts": ["age"], "arms"
 STUDY = {"policies": ["random"], "environments": ["paper"], "horizon": 3000, "seeds": 3}
 
 
+def test_a_grid_may_be_large():
+    grid = {name: list(range(35)) for name in ("delta", "width", "nu")}
+    assert len(read_plan(STUDY | {"policies": [{"name": "ConeTree", "grid": grid}]}).policies) == 35**3
+
+
 def test_a_grid_is_every_combination_and_runs_are_numbered_seed_by_seed():
     tree = {"name": "ConeTree", "label": "tree", "delta": 0.1, "grid": {"preset": ["paper", "sound"]}}
     plan = read_plan(
@@ -55,6 +60,10 @@ def test_the_papers_experiment_is_a_study_of_four_lines(tmp_path):
         ({"policies": [3]}, "policies[0] must be a table"),
         ({"policies": [{"name": "ConeTree", "grid": {"preset": "sound"}}]}, "policies[0].grid.preset must be a list"),
         ({"policies": [{"name": "ConeTree", "grid": {"label": ["a"]}}]}, "policies[0].grid.label cannot vary"),
+        (
+            {"policies": [{"name": "ConeTree", "grid": {name: list(range(100)) for name in "abcdef"}}]},
+            "policies[0].grid has 1,000,000,000,000 combinations; at most 100,000 are possible",
+        ),
         ({"environments": [{"name": "paper", "nu": 1, "grid": {"nu": [1]}}]}, "environments[0].grid.nu cannot vary"),
         ({"horizon": 0}, "horizon must be an integer from 1 to 1,000,000,000; got 0"),
         ({"horizon": "long"}, "horizon must be an integer"),

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ POINTS = 50
 MAX_POINTS = 10_000
 MAX_RUNS = 100_000_000
 MAX_HORIZON = 1_000_000_000
+MAX_COMBINATIONS = 100_000  # of one grid: all are made before anything runs
 
 
 def read_plan(source: Path | str | Mapping[str, Any]) -> Plan[Recipe]:
@@ -120,9 +122,8 @@ def combinations(given: Any, where: str) -> tuple[Entry, ...]:
     if not isinstance(given, list) or not given:
         raise ValueError(f"{where} must be a list of names or tables; got {entries.short(given)}.")
     found = [entry for i, each in enumerate(given) for entry in _expanded(each, f"{where}[{i}]")]
-    labels = [entry.label for entry in found]
-    for label in labels:
-        if labels.count(label) > 1:
+    for label, number in Counter(entry.label for entry in found).items():
+        if number > 1:
             raise ValueError(f"{where}: {label!r} is there twice. Leave one out, or give one another label.")
     return tuple(found)
 
@@ -139,6 +140,10 @@ def _expanded(given: Any, where: str) -> list[Entry]:
             raise ValueError(f"{where}.grid.{key} must be a list of values; got {entries.short(values)}.")
         if key in fixed or key in NO_SETTINGS:
             raise ValueError(f"{where}.grid.{key} cannot vary: it is an entry of {where} as well. Leave one out.")
+    if (number := math.prod(map(len, grid.values()))) > MAX_COMBINATIONS:
+        raise ValueError(
+            f"{where}.grid has {number:,} combinations; at most {MAX_COMBINATIONS:,} are possible. Split it."
+        )
     label = entries.text(table["label"], f"{where}.label", most=200) if "label" in table else None
     found = []
     for values in itertools.product(*grid.values()):
