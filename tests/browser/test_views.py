@@ -2,6 +2,7 @@
 
 import pytest
 
+from conebandit.pages.page import definitions, document, heading
 from conebandit.service.dashboard.pages import VIEWS
 from tests.browser.conftest import SIZES
 from tests.browser.hostile import hostile_experiments
@@ -74,3 +75,12 @@ def test_a_hostile_experiment_breaks_no_view(hostile, watch, name, label):
     assert "NaN" not in text
     assert "None" not in text
     assert "49{%" not in text
+
+
+def test_a_report_in_a_file_is_no_wider_than_a_phone(watch, tmp_path):
+    facts = definitions([("Trial file", f"SHA-256 {'7e5b' * 16}"), ("Policies", "ParetoUCB1" * 12)])
+    (tmp_path / "index.html").write_text(document("Report", heading("Report") + facts, ""), encoding="utf-8")
+    watched = watch("phone")
+    watched.page.goto((tmp_path / "index.html").as_uri())
+    assert watched.page.locator("dd").evaluate_all("all => all.every(each => each.scrollWidth <= each.clientWidth)")
+    assert watched.too_wide() <= 0
