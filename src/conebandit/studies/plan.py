@@ -212,7 +212,7 @@ def naming(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever settings lead to, and whatever somebody's own class raises
-        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         raise ValueError(f"{what}: {kind}{error}") from error
 
 

@@ -378,8 +378,8 @@ def test_wrong_entries_are_named(entries, words):
 @pytest.mark.parametrize(
     ("design", "words"),
     [
-        ("bion12", "there is no policy|bion12"),
-        ({"name": "boin12", "cohorts": 3}, "cohorts"),
+        ("bion12", "designs are uniform, boin12, efftox, and all policies: there is no 'bion12'"),
+        ({"name": "boin12", "cohorts": 3}, "cannot be made: boin12 has an entry 'cohorts' that is not known"),
         ({"name": "boin12", "cohort": 0}, "cohort must be"),
         ({"name": "boin12", "start": 6}, "start must be one of the 5 doses"),
         ({"name": "boin12", "toxicity_limit": 0.8}, "limit of toxicity must be above 0 and below 0.714"),
@@ -409,6 +409,12 @@ def test_wrong_settings_are_named_with_their_design(design, words):
     with pytest.raises(ValueError, match=words) as caught:
         plan.try_all()
     assert "scenario rising: design" in str(caught.value)
+
+
+def test_wrong_rules_are_named_also_if_no_design_uses_them():
+    plan = plan_of(designs=["boin12"], rules=[{"metric": "cost", "above": 0.3}])
+    with pytest.raises(ValueError, match=r"rules\[0\].metric must be one of efficacy, toxicity"):
+        plan.try_all()
 
 
 @pytest.mark.parametrize(

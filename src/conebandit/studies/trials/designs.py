@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conebandit.environments.base import Environment
 from conebandit.experiment import entries
+from conebandit.studies.bench import find_contenders
 from conebandit.studies.plan import Entry
 from conebandit.studies.trials.boin12 import Boin12, boundaries
 from conebandit.studies.trials.by_policy import ByPolicy
@@ -48,7 +49,20 @@ def make_design(entry: Entry, world: Environment, seed: int, recipe: Recipe) -> 
         return Uniform(**_guarded(settings, k, recipe))
     guarded = _guarded(settings, k, recipe)
     own = {name: value for name, value in settings.items() if name not in GUARDED}
-    return ByPolicy(recipe.policy(entry._replace(settings=own), world, seed), **guarded)
+    try:
+        policy = recipe.policy(entry._replace(settings=own), world, seed)
+    except ValueError:
+        _require_name(entry.name, recipe.folders)
+        raise
+    return ByPolicy(policy, **guarded)
+
+
+def _require_name(name: str, folders: tuple[str, ...]) -> None:
+    """A ``ValueError`` if there is no design and no policy of this name, with those that there are."""
+    try:
+        find_contenders([name], folders)
+    except ValueError as error:
+        raise ValueError(f"designs are {', '.join(NAMES)}, and all policies: {error}") from None
 
 
 def _guarded(settings: Mapping[str, Any], n_doses: int, recipe: Recipe) -> dict[str, Any]:

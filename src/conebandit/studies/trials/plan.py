@@ -19,6 +19,7 @@ from conebandit.studies.runs import Failure
 from conebandit.studies.trials import measures
 from conebandit.studies.trials.conduct import EFFICACY, TOXICITY, Design, Limits, Trial, Utility
 from conebandit.studies.trials.designs import make_design
+from conebandit.studies.trials.guard import declared_rules
 from conebandit.studies.trials.scenarios import average_means, draw_outcomes, require_chances, scenario_maker, together
 from conebandit.validate.arrays import FloatArray
 
@@ -104,9 +105,10 @@ class TrialPlan(Plan[Recipe]):
         """Make every scenario, and every design for it; a ``ValueError`` says what cannot be made, and why."""
         for scene in self.scenes:
             world = self.recipe.environment(scene, self.seeds[0])
-            for entry in self.policies:
-                with naming(f"scenario {scene.environment.label}"):
+            with naming(f"scenario {scene.environment.label}"):
+                for entry in self.policies:
                     self.recipe.design(entry, world, self.seeds[0])
+                declared_rules(self.recipe.rules, world.n_arms)  # also where no design uses them
 
 
 @lru_cache(maxsize=1)
