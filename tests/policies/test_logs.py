@@ -339,6 +339,8 @@ def test_columns_are_as_many_as_the_policy_has(names, words):
 def test_names_of_columns_are_texts():
     with pytest.raises(TypeError, match="names of columns must be texts; got 3"):
         make("ParetoUCB1").learn(table(make_rows(9)), **{**NAMES, "arm": 3})
+    with pytest.raises(TypeError, match=r"names of columns must be texts; got \[\['age'\], 'weight'\]"):
+        make("ParetoUCB1").learn(table(make_rows(9)), **{**NAMES, "contexts": [["age"], "weight"]})
 
 
 def test_a_file_may_have_brackets_in_its_name(tmp_path):

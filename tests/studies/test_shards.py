@@ -100,6 +100,11 @@ def test_what_cannot_be_is_refused_before_anything_is_learned(folder, monkeypatc
         cb.learn_shards(make("ParetoUCB1"), folder / "gone", **NAMES, backend="sequential")
 
 
+def test_shards_are_files():
+    with pytest.raises(TypeError, match="files must be paths of Parquet files; got DataFrame"):
+        cb.learn_shards(make("ParetoUCB1"), pl.DataFrame({"arm": [0]}), backend="sequential")
+
+
 def test_a_bad_row_is_named_by_its_file(folder):
     frame = pl.read_parquet(folder / "site-3.parquet")
     frame.with_columns(arm=pl.when(pl.int_range(pl.len()) == 17).then(9).otherwise("arm")).write_parquet(

@@ -122,6 +122,8 @@ def find_parquet(given: Any) -> list[Path]:
         if twice:
             raise ValueError(f"{twice[0]} is there twice: its rows would count twice.")
         return files
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"files must be paths of Parquet files; got {type(given).__name__}.")
     path = Path(given)
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if is_parquet(file) and file.is_file())

@@ -59,9 +59,9 @@ class LogColumns:
         """The columns of a table by name; a ``ValueError`` if one is missing, or their number is wrong."""
         contexts = _named("contexts", self.contexts, CONTEXT, self.context_dim, names)
         rewards = _named("rewards", self.rewards, METRIC, self.n_objectives, names)
+        if not isinstance(self.arm, str):
+            raise TypeError(f"names of columns must be texts; got {self.arm!r}.")
         for name in (*contexts, self.arm, *rewards):
-            if not isinstance(name, str):
-                raise TypeError(f"names of columns must be texts; got {name!r}.")
             if name not in names:
                 raise ValueError(f"{origin}there is no column {name!r}; there are {', '.join(map(repr, names))}.")
         return contexts, self.arm, rewards
@@ -71,6 +71,8 @@ def _named(argument: str, given: Sequence[str] | None, prefix: str, number: int,
     """The columns that were given, or all that begin with a prefix: as many as the policy has."""
     found = [name for name in names if str(name).startswith(prefix)] if given is None else given
     found = [found] if isinstance(found, str) else list(found)
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError(f"names of columns must be texts; got {found}.")
     if len(found) != number or len(set(found)) != number:
         begin = f" By default they are those that begin with {prefix!r}." if given is None else ""
         raise ValueError(
