@@ -70,6 +70,14 @@ def test_intervals_hold_as_often_as_they_say(rng):
     assert low <= missed <= high
 
 
+@pytest.mark.parametrize("level", [0.0, 1.0, 2.0, float("nan")])
+def test_levels_are_chances(folder, level):
+    study = cb.load_study(folder)
+    for found in (study.averages, study.differences):
+        with pytest.raises(ValueError, match="level must be between 0 and 1; got"):
+            found("play", level=level)
+
+
 def test_one_seed_has_no_interval():
     assert np.isnan(half_width(np.ones((1, 4)))).all()
 

@@ -73,6 +73,8 @@ def half_width(values: FloatArray, level: float = LEVEL) -> FloatArray:
     """
     from scipy.stats import t  # noqa: PLC0415  (takes long to load)
 
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1; got {level}.")
     n = len(values)
     if n < 2:
         return np.full(values.shape[1:], np.nan)
