@@ -1,15 +1,18 @@
 """The command line, as a user calls it."""
 
 import csv
+import io
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import conebandit
 from conebandit.cli import app
 from conebandit.reproduce import printed, table
+from conebandit.terminal import print_rows
 
 
 @pytest.fixture
@@ -75,3 +78,11 @@ def test_a_file_where_a_folder_is_needed_is_refused(run, tmp_path, command):
     result = run(*command, "--to", tmp_path / "taken")
     assert result.exit_code == 2, result.output
     assert "Invalid value for --to" in result.output
+
+
+def test_a_narrow_terminal_hides_no_end_of_a_name():
+    console = Console(width=40, file=io.StringIO())
+    labels = ["LinearParetoUCB(width=0.1)", "LinearParetoUCB(width=0.5)"]
+    print_rows(console, "Policies", [["policy", "series", "difference"], *([each, "play", "0.25"] for each in labels)])
+    cells = [line.split("│")[1].strip() for line in console.file.getvalue().splitlines() if line.count("│") == 4]
+    assert "".join(cells) == "".join(labels)

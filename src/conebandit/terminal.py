@@ -48,7 +48,7 @@ def print_rows(console: Console, title: str, rows: Sequence[Sequence[str]]) -> N
     """Print a table whose first row is its head."""
     view = Table(title=title)
     for heading in rows[0]:
-        view.add_column(heading)
+        view.add_column(heading, overflow="fold")  # names that differ at their end must not look the same
     for row in rows[1:]:
-        view.add_row(*map(Text, row))
+        view.add_row(*(Text(cell, overflow="fold") for cell in row))
     console.print(view)
