@@ -124,7 +124,11 @@ def find_parquet(given: Any) -> list[Path]:
         return files
     if not isinstance(given, str | os.PathLike):
         raise TypeError(f"files must be paths of Parquet files; got {type(given).__name__}.")
-    path = Path(given)
+    return _parquet_at(Path(given))
+
+
+def _parquet_at(path: Path) -> list[Path]:
+    """One file, or those of a folder or pattern, by their paths; a ``ValueError`` if there is none."""
     if path.is_dir():
         found = sorted(file for file in path.rglob("*") if is_parquet(file) and file.is_file())
     elif path.is_file():
