@@ -81,8 +81,9 @@ def test_a_file_where_a_folder_is_needed_is_refused(run, tmp_path, command):
 
 
 def test_a_narrow_terminal_hides_no_end_of_a_name():
-    console = Console(width=40, file=io.StringIO())
+    shown = io.StringIO()
+    console = Console(width=40, file=shown)
     labels = ["LinearParetoUCB(width=0.1)", "LinearParetoUCB(width=0.5)"]
     print_rows(console, "Policies", [["policy", "series", "difference"], *([each, "play", "0.25"] for each in labels)])
-    cells = [line.split("│")[1].strip() for line in console.file.getvalue().splitlines() if line.count("│") == 4]
+    cells = [line.split("│")[1].strip() for line in shown.getvalue().splitlines() if line.count("│") == 4]
     assert "".join(cells) == "".join(labels)
