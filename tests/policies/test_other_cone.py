@@ -7,7 +7,7 @@ import conebandit as cb
 from conebandit.policies.other_cone import under_cone
 from tests.policies.test_extremes import KINDS
 
-ELIMINATE = {"ConeTree", "BinnedElimination", "SelfTuning"}  # preset "sound" of the tree
+ELIMINATE = {"ConeTree", "StreamedTree", "BinnedElimination", "SelfTuning"}  # preset "sound" of the trees
 CONES = [
     cb.Cone.orthant(2),
     cb.Cone.wedge(150),

@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused_before_anything_is_learned(folder, monkeypatc
     with pytest.raises(TypeError, match="a SelfTuning cannot be merged"):
         cb.learn_shards(make("SelfTuning"), folder, **NAMES, backend="sequential")
     with pytest.raises(ValueError, match="backend must be one of"):
-        cb.learn_shards(make("ParetoUCB1"), folder, **NAMES, backend="threads")
+        cb.learn_shards(make("ParetoUCB1"), folder, **NAMES, backend="cluster")
     with pytest.raises(ValueError, match=r"site-0.parquet: there is no column 'given'"):
         cb.learn_shards(make("ParetoUCB1"), folder, **NAMES, arm="given", backend="sequential")
     with pytest.raises(ValueError, match="there is no Parquet file at"):
