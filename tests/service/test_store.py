@@ -45,6 +45,45 @@ def test_what_is_missing_is_made(address, name):
         store.close()
 
 
+ODD = (
+    "tab\there",
+    "line\nbreak",
+    "carriage\rreturn",
+    "back\\slash",
+    "\\N",
+    "\\.",
+    "",
+    "ü 试验 🧪",
+    "NULL",
+    "'; --",
+    "%s ?",
+)
+
+
+@pytest.mark.parametrize("many", [1, 49, 50, 1200])
+def test_rows_are_kept_as_they_are_however_many_come_at_once(store, many):
+    """PostgreSQL has many rows copied, as lines in which some characters mean something."""
+    names = [f"{ODD[i % len(ODD)]}{i}" if i >= len(ODD) else ODD[i] for i in range(many)]
+    events, last = [], START
+    for i, name in enumerate(names):
+        events.append(seal(last, i + 1, "decided", name or None, {"at": i, "text": name}))
+        last = events[-1].check
+    with store.write() as session:
+        session.create("odd")
+        session.append("odd", events)
+    with store.read() as session:
+        assert session.events("odd", limit=many) == events
+        assert session.of_decisions("odd", "decided", names) == {e.decision: e for e in events if e.decision}
+
+
+def test_no_plan_is_kept_from_when_the_log_was_short(postgres, request):
+    """Looking up a thousand ids read the whole log for each of them, once the database had settled on one plan."""
+    store = open_store(postgres.fresh_database(request.node.name.lower()))
+    with store.read() as session:
+        assert list(session._run("SHOW plan_cache_mode")) == [("force_custom_plan",)]
+    store.close()
+
+
 @pytest.fixture
 def hasty(postgres, monkeypatch, request):
     """The address of an empty database, to which nobody waits for more than a second or two."""

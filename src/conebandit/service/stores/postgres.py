@@ -27,6 +27,8 @@ PATIENCE = 10  # seconds to wait for a connection, or for the lock of somebody e
 MAX_IN_LINE = 50  # milliseconds to wait for the lock of an experiment, while requests to others wait for us
 MAX_STATEMENT = 20  # seconds for a statement; those of this service take milliseconds, and our client waits for 30 s
 VACUUMED = ("personal", "aliases", "snapshot_parts", "edge_uploads")  # tables that hold, or held, personal data
+MIN_COPIED = 50  # rows from which on it is quicker to copy them, which takes more trips to the server
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 GRACE = 5  # seconds more for a server that may be slow to say that it has given up
 # Of connections, unless the address says otherwise: notice that the other machine is gone.
 _SETTINGS: dict[str, str | int | None] = {
@@ -78,6 +80,9 @@ class _Connection:
         self.raw = _Impatient.connect(psycopg.conninfo.make_conninfo("", **settings))
         self.execute(f"SET lock_timeout = '{PATIENCE}s'")
         self.execute(f"SET statement_timeout = '{MAX_STATEMENT}s'")
+        # A plan that is kept for all values may read the whole log for each of a thousand ids: it was made while there
+        # was little in it. To plan anew takes a moment.
+        self.execute("SET plan_cache_mode = force_custom_plan")
         # What is acknowledged is on disk, whatever the server or the user was set up with; stricter settings stay.
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -102,11 +107,14 @@ class _Connection:
         return list(found)
 
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        """One statement for all rows, so that one trip to the server is enough."""
+        """One statement for all rows, so that one trip to the server is enough; many are copied, which is less work."""
         head, row = sql.split("VALUES")
-        for start in range(0, len(rows), 1000):
-            part = rows[start : start + 1000]
-            self.execute(f"{head} VALUES {', '.join([row] * len(part))}", [v for values in part for v in values])
+        if len(rows) < MIN_COPIED:
+            self.execute(f"{head} VALUES {', '.join([row] * len(rows))}", [v for values in rows for v in values])
+            return
+        table = head.removeprefix("INSERT INTO ")
+        with self.raw.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+            copy.write("".join("\t".join(map(_field, values)) + "\n" for values in rows))
 
     def overwrite_deleted(self) -> None:
         """PostgreSQL keeps deleted rows until it is told to vacuum, or does so by itself."""
@@ -116,6 +124,11 @@ class _Connection:
 
     def has_table(self, name: str) -> bool:
         return bool(self.execute("SELECT to_regclass(?)", (name,)).fetchone() != (None,))
+
+
+def _field(value: str | int | None) -> str:
+    """A value as COPY reads it."""
+    return "\\N" if value is None else str(value).translate(_ESCAPES)
 
 
 def _missing(connection: _Connection) -> list[str]:
