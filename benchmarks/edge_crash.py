@@ -10,6 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts processes is shared with the tests
 from tests.service.edge_crash import FoundOfEdges, kill_edges
 
+from report import side_by_side
 from servers import DECLARATION, postgres
 
 RESULTS = Path(__file__).parent / "results" / "edge_crash.md"
@@ -54,12 +55,9 @@ def page(found: dict[str, FoundOfEdges], kills: int) -> str:
         "Edges decide, alone and in batches, ask again for what they have decided, and report, without a pause.",
         "SIGKILL strikes one of them at a random moment, and every other time a service; both are started again.",
         "",
-        f"| | {' | '.join(found)} |",
-        "|---|" + "---|" * len(found),
+        "",
     ]
-    for name, words in WORDS.items():
-        lines.append(f"| {words} | {' | '.join(str(getattr(each, name)) for each in found.values())} |")
-    return "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+    return "\n".join(lines) + side_by_side("", WORDS, found)
 
 
 def main() -> None:

@@ -74,6 +74,14 @@ class Report:
         stem.with_suffix(".md").write_text("\n".join(lines) + "\n")
 
 
+def side_by_side(corner: str, words: dict[str, str], found: dict[str, Any]) -> str:
+    """A table in Markdown with a column for each thing that was found, and a row for each of its attributes."""
+    lines = [f"| {corner} | {' | '.join(found)} |", "|---|" + "---|" * len(found)]
+    for name, what in words.items():
+        lines.append(f"| {what} | {' | '.join(str(getattr(each, name)) for each in found.values())} |")
+    return "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+
+
 def _cell(value: Any) -> str:
     if value is None:
         return ""

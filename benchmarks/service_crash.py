@@ -9,6 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills and starts servers is shared with the tests
 from tests.service.crash import kill_the_database, kill_the_service, with_everything
 
+from report import side_by_side
 from servers import DECLARATION, postgres
 
 CRASH_CONTEXT = [{"name": "age", "low": 18, "high": 98}, {"name": "device", "levels": ["phone", "desk"]}]
@@ -36,10 +37,10 @@ def crash(kills: int) -> str:
     declared = {**DECLARATION, "id": "checkout", "policy": {"name": "LinearParetoUCB"}, "context": CRASH_CONTEXT}
     declared = with_everything(declared)
     with tempfile.TemporaryDirectory() as folder, postgres() as server:
-        found = [("the service (SQLite, one process)", kill_the_service(Path(folder), declared, kills))]
+        found = {"the service (SQLite, one process)": kill_the_service(Path(folder), declared, kills)}
         if server:
             what = "the database (PostgreSQL, four processes; every fifth time one of those, too)"
-            found.append((what, kill_the_database(server, declared, kills)))
+            found[what] = kill_the_database(server, declared, kills)
     lines = [
         "# Killed at random moments",
         "",
@@ -49,9 +50,6 @@ def crash(kills: int) -> str:
         "then, and lift what safety rules have stopped, without a pause. SIGKILL strikes while they are being",
         "answered; they try again with the same ids until they are.",
         "",
-        f"| killed | {' | '.join(what for what, _ in found)} |",
-        "|---|" + "---|" * len(found),
+        "",
     ]
-    for name, words in FOUND.items():
-        lines.append(f"| {words} | {' | '.join(str(getattr(f, name)) for _, f in found)} |")
-    return "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+    return "\n".join(lines) + side_by_side("killed", FOUND, found)

@@ -15,6 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))  # what kills studies is shared with the tests
 from tests.studies.killing import Found, kill_again_and_again, lose_a_worker
 
+from report import side_by_side
+
 RESULTS = Path(__file__).parent / "results" / "study_crash.md"
 
 WORDS = {
@@ -49,12 +51,9 @@ def page(found: dict[str, Found], kills: int, runs: int) -> str:
         f"Made by `python benchmarks/study_crash.py --kills {kills} --runs {runs}`.",
         "SIGKILL strikes at random moments, also while the study is starting; then it is started again.",
         "",
-        f"| killed | {' | '.join(found)} |",
-        "|---|" + "---|" * len(found),
+        "",
     ]
-    for name, words in WORDS.items():
-        lines.append(f"| {words} | {' | '.join(str(getattr(each, name)) for each in found.values())} |")
-    return "\n".join(lines).replace("True", "yes").replace("False", "NO") + "\n"
+    return "\n".join(lines) + side_by_side("killed", WORDS, found)
 
 
 def main() -> None:
