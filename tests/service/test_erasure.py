@@ -23,9 +23,11 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.service import erasure
 from conebandit.service import export as exporting
 from conebandit.service.archive import archive
+from conebandit.service.audit import Wanted, whole_audit
 from conebandit.service.engine.ledger import Ledger
 from conebandit.service.errors import ConflictError, CorruptionError, NotFoundError, UnavailableError
 from conebandit.service.export import export
+from conebandit.service.http.routes.queries import _events
 from conebandit.service.http.server import serving
 from conebandit.service.log.entries import read
 from conebandit.service.log.held import on_hold
@@ -308,6 +310,25 @@ def test_decisions_go_on_while_a_long_log_forgets(service, monkeypatch):
     report = service.verify()
     assert (report.agrees, report.whole, report.decisions) == (True, True, 204)
     assert report.recomputed == 8, "the first ones, and the last"
+
+
+def test_nobody_sees_what_is_being_erased(service, monkeypatch):
+    fill_service(service)
+    gate = Gate(monkeypatch)
+    alias = of_unit(service.events(), "p7")
+    ids = {e.decision for e in service.events() if e.kind == "decided" and e.body["unit"] == alias}
+    service.erase("p7", "asked")
+    assert gate.reached.wait(30)
+    store = service.writer.store
+    audited = list(whole_audit(store, "checkout", Wanted()))
+    listed = _events(store, "checkout", 0, 1000).events
+    assert [e.body for e in audited] == [e.body for e in listed]
+    assert {e.seq for e in service.events() if e.personal is not None and e.decision in ids}, "it is still there"
+    hidden = [e.seq for e in audited if "erased" in (e.body.get("context"), e.body.get("values"))]
+    assert hidden == [e.seq for e in service.events() if e.decision in ids]
+    gate.open.set()
+    service.settle()
+    assert [e.body for e in whole_audit(store, "checkout", Wanted())][: len(audited)] == [e.body for e in audited]
 
 
 def test_another_process_that_lags_behind_comes_to_the_same_state(address, declaration):

@@ -73,7 +73,9 @@ def audit(store: Store, experiment_id: str, wanted: Wanted, after: int = 0, limi
     false; whoever asks again with ``next`` gets what was appended since.
     """
     found = find_events(store, experiment_id, wanted, after, limit)
-    shown = tuple(_shown(record, at, by) for record, (at, by) in zip(found.records, found.causes, strict=True))
+    with store.read() as session:
+        records = session.without_erased(experiment_id, found.records)
+    shown = tuple(_shown(record, at, by) for record, (at, by) in zip(records, found.causes, strict=True))
     return AuditPage(shown, found.next, more=found.more)
 
 

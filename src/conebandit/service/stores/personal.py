@@ -63,6 +63,16 @@ class PersonalTables:
             found.update(self._run(sql, (experiment, *some)))
         return [event._replace(personal=found.get(event.seq)) for event in events]
 
+    def without_erased(self, experiment: str, events: Sequence[Record]) -> list[Record]:
+        """Events as people may see them: without the personal parts of units that are being erased.
+
+        Those are in the store until the next revision, since states rest on them.
+        """
+        decisions = [event.decision for event in events if event.personal is not None and event.decision is not None]
+        rows = self.rows_of_aliases(experiment, list(dict.fromkeys(decisions)))
+        hidden = {alias for alias, row in rows.items() if row.kind == ERASING}
+        return [event._replace(personal=None) if event.decision in hidden else event for event in events]
+
     def _drop_all_personal(self, experiment: str) -> None:
         for table in ("personal", "aliases"):
             self._run(f"DELETE FROM {table} WHERE experiment = ?", (experiment,))

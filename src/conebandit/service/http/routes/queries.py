@@ -118,7 +118,7 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> EventPage:
         if after < head.seq:
             before = session.events(experiment, after - 1, after)
             start = Head(after, before[0].check if before else START)
-            page = next(session.checked(experiment, start, head, limit))
+            page = session.without_erased(experiment, next(session.checked(experiment, start, head, limit)))
     shown = tuple(LoggedEvent(record.seq, record.kind, record.check, shown_body(record)) for record in page)
     return EventPage(shown, next=page[-1].seq if page else after)
 
