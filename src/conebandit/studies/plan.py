@@ -50,6 +50,17 @@ class Job(NamedTuple):
     scene: Scene
     seed: int
 
+    @property
+    def columns(self) -> dict[str, int | str]:
+        """What tells its row of results from the others."""
+        return {
+            "run": self.run,
+            "policy": self.policy.label,
+            "environment": self.scene.label,
+            "horizon": self.scene.horizon,
+            "seed": self.seed,
+        }
+
 
 @dataclass(frozen=True)
 class Maker:

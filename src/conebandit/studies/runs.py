@@ -59,11 +59,7 @@ def one_run(recipe: Recipe, job: Job) -> Row | Failure:
         return Failure(job, f"{type(error).__name__}: {error}")
     kept = recipe.rounds(job.scene.horizon).astype(np.int64) - 1
     return {
-        "run": job.run,
-        "policy": job.policy.label,
-        "environment": job.scene.label,
-        "horizon": job.scene.horizon,
-        "seed": job.seed,
+        **job.columns,
         "after": after,
         **averages,
         **{f"{name}{CURVE}": run.cumulative(name)[kept].tolist() for name in recipe.curves},

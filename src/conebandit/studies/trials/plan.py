@@ -131,11 +131,7 @@ def one_trial(recipe: Recipe, job: Job) -> Row | Failure:
     except Exception as error:  # whatever somebody's own class raises
         return Failure(job, f"{type(error).__name__}: {error}")
     return {
-        "run": job.run,
-        "policy": job.policy.label,
-        "environment": job.scene.label,
-        "horizon": job.scene.horizon,
-        "seed": job.seed,
+        **job.columns,
         **found,
         "seconds": time.perf_counter() - start,
         "versions": _made_with(),
