@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import random
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -188,6 +189,13 @@ def test_what_has_not_the_form_of_a_decision_is_refused(edges):
         {"choice": None},
         {"choice": SentChoice(good.arm, good.propensity, {good.arm: good.propensity})},
         {"choice": SentChoice(good.arm, 2.0, {good.arm: 2.0, "x": -1.0}), "propensity": 2.0},
+        {"choice": SentChoice("zzz", 1.0, {"zzz": 1.0}), "arm": "zzz", "propensity": 1.0, "active": ["zzz"]},
+        {"choice": SentChoice(good.arm, 1.0, {good.arm: 1.0, "zzz": 0.0}), "propensity": 1.0},
+        {"active": [*good.active, "\ud800"]},
+        {"choice": SentChoice(good.arm, math.nan, None), "mode": "shadow", "arm": "old", "propensity": 1.0},
+        {"choice": SentChoice(good.arm, math.inf, None), "mode": "shadow", "arm": "old", "propensity": 1.0},
+        {"choice": SentChoice(good.arm, 0.5, {good.arm: 0.5, "old": math.inf, "new": -math.inf}), "propensity": 0.5},
+        {"choice": SentChoice(good.arm, 0.5, {good.arm: 0.5, "old": 1e308, "new": 1e308}), "propensity": 0.5},
         {"context": {"age": 30}},
         {"id": "a b"},
         {"unit": "ann"},
@@ -197,6 +205,16 @@ def test_what_has_not_the_form_of_a_decision_is_refused(edges):
             assert len(answer["refused"]) == 1, changes
             assert answer["taken"] == 0
     assert [event.kind for event in edges.events()] == ["created", "published"]
+
+
+def test_arms_that_came_later_are_known_to_later_states_alone(edges):
+    before, nothing = edges.run.publish(), PublishedStates()
+    edges.run.add_arm("late")
+    after = edges.run.publish()
+    forged = {"arm": "late", "propensity": 1.0, "active": ["late"], "choice": SentChoice("late", 1.0, None)}
+    for published, taken in ((before, 0), (after, 1)):
+        sent = Sent(**{**vars(decided(published, "d")), **forged})
+        assert edges.send(published, sent, states=nothing)["taken"] == taken
 
 
 def test_a_batch_with_two_of_an_id_keeps_the_first(edges):

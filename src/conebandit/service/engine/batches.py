@@ -45,7 +45,7 @@ class Batch(NamedTuple):
             [*one[:5], one.selection._replace(version=None).to_body(), one.selection.version, one.edge]
             for one in self.decisions.values()
         ]
-        return json.dumps({"since": self.since, "by": by, "decisions": rows})
+        return json.dumps({"since": self.since, "by": by, "decisions": rows}, allow_nan=False)
 
     @classmethod
     def from_text(cls, text: str) -> tuple[Self, By | None]:

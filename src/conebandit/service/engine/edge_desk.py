@@ -19,7 +19,7 @@ from conebandit.service.log.edges import AtEdge
 from conebandit.service.log.entries import read
 from conebandit.service.log.events import Published
 from conebandit.service.log.published import PublishedState
-from conebandit.service.log.replay import declared_at
+from conebandit.service.log.replay import all_arms, declared_at
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.replies import RefusedDecision
 from conebandit.service.stores.base import Store
@@ -46,7 +46,7 @@ class EdgeDesk:
 
     def __init__(self, store: Store, states: PublishedStates) -> None:
         self._store, self._states = store, states
-        self._known: dict[tuple[str, int], tuple[Published, Experiment]] = {}
+        self._known: dict[tuple[str, int], tuple[Published, Experiment, frozenset[str]]] = {}
 
     def check(self, experiment_id: str, state: tuple[int, str], edge: str, sent: Sequence[SentDecision]) -> Batch:
         """What of some decisions may be put into the log, and why the rest may not.
@@ -56,12 +56,12 @@ class EdgeDesk:
         seq, check = state
         if not EDGE_NAME.fullmatch(edge):
             raise InvalidError(f"edge must be 1 to 64 letters, digits, dots, - or _; got {ascii(edge)[:80]}.")
-        event, experiment = self._published(experiment_id, seq)
+        event, experiment, arms = self._published(experiment_id, seq)
         if event.check != check:
             raise _not_published(experiment_id, seq)
         found: dict[str, Uploaded] = {}
         refused: list[RefusedDecision] = []
-        reader = _Reader(experiment, Version(event.policy, event.library, event.position), edge, seq)
+        reader = _Reader(experiment, arms, Version(event.policy, event.library, event.position), edge, seq)
         for one in sent:
             try:
                 uploaded = reader.read(one)
@@ -76,7 +76,8 @@ class EdgeDesk:
             found = {id_: one for id_, one in found.items() if id_ not in wrong}
         return Batch(event.at, found, refused)
 
-    def _published(self, experiment_id: str, seq: int) -> tuple[Published, Experiment]:
+    def _published(self, experiment_id: str, seq: int) -> tuple[Published, Experiment, frozenset[str]]:
+        """An event that published a state, and declaration and arms at that time."""
         known = self._known.get((experiment_id, seq))
         if known is None:
             with self._store.read() as session:
@@ -85,7 +86,8 @@ class EdgeDesk:
                 event = read(records[0]).event if records else None
                 if not isinstance(event, Published):
                     raise _not_published(experiment_id, seq)
-                known = event, declared_at(session, experiment_id, seq)
+                arms = frozenset(all_arms(session, experiment_id, seq))
+                known = event, declared_at(session, experiment_id, seq), arms
             while len(self._known) >= MAX_KNOWN:
                 self._known.pop(next(iter(self._known)), None)
             self._known[experiment_id, seq] = known
@@ -127,6 +129,7 @@ class _Reader(NamedTuple):
     """Reads decisions that were made from one state."""
 
     experiment: Experiment
+    arms: frozenset[str]
     version: Version
     edge: str
     state: int
@@ -150,17 +153,23 @@ class _Reader(NamedTuple):
             choice, good = None, mode == "off" and active == baseline[:1]
         else:
             choice = Choice(given.arm, given.propensity, given.probabilities)
-            good = mode != "off" and (choice.probabilities is None or _add_up(choice.probabilities, *choice[:2]))
+            good = mode != "off" and 0.0 < choice.propensity <= 1.0
+            good &= choice.probabilities is None or _add_up(choice.probabilities, *choice[:2])
             served = choice[:2] if mode == "live" else baseline
-        if not good or (arm, sent.propensity) != served or not 0.0 < sent.propensity <= 1.0:
+            names = (choice.arm, *active, *(choice.probabilities or ()))
+            if not self.arms.issuperset(names):
+                unknown = next(name for name in names if name not in self.arms)
+                raise InvalidError(f"there was no arm {ascii(unknown)[:80]} when its state was published.")
+        if not good or (arm, sent.propensity) != served:
             raise InvalidError("mode, arm, propensity, active and choice do not go together.")
         return Selection(mode, arm, sent.propensity, active, choice, None if choice is None else self.version)
 
 
 def _add_up(chances: dict[str, float], arm: str, propensity: float) -> bool:
     """Whether these are probabilities, with that of an arm among them."""
-    total = math.fsum(chances.values())
-    return chances.get(arm) == propensity and min(chances.values()) >= 0.0 and math.isclose(total, 1.0, abs_tol=1e-9)
+    if chances.get(arm) != propensity or not all(0.0 <= chance <= 1.0 for chance in chances.values()):
+        return False
+    return math.isclose(math.fsum(chances.values()), 1.0, abs_tol=1e-9)
 
 
 def _different(state: PublishedState, sent: Sequence[Uploaded]) -> dict[str, str]:

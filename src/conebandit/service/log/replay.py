@@ -126,10 +126,10 @@ def latest_declaration(session: Session, experiment_id: str, upto: int = MAX_POS
     return declaration_of(records[-1] if records else None)
 
 
-def all_arms(session: Session, experiment_id: str) -> list[str]:
+def all_arms(session: Session, experiment_id: str, upto: int = MAX_POSITION) -> list[str]:
     """Every arm that an experiment has had, in the order in which they came."""
-    declared, _ = read_arms(latest_declaration(session, experiment_id).get("arms"))
-    added = session.of_kinds(experiment_id, (ArmAdded.kind,), MAX_POSITION)
+    declared, _ = read_arms(latest_declaration(session, experiment_id, upto).get("arms"))
+    added = session.of_kinds(experiment_id, (ArmAdded.kind,), upto)
     return list(dict.fromkeys([*declared, *(read_as(ArmAdded, record).arm for record in added)]))
 
 
