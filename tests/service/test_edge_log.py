@@ -309,6 +309,27 @@ def test_units_are_named_and_erased_as_those_of_the_service(store, declaration):
     assert "ann" not in text
 
 
+@pytest.mark.parametrize("reported", [False, True])
+def test_what_was_erased_is_not_brought_back_by_an_edge_that_sends_it_again(store, declaration, reported):
+    edges = Edges(store, declaration | {"unit": {}})
+    run = edges.run
+    published = run.publish()
+    sent = [decided(published, f"d{i}", unit=unit, alias=f"d_{i:016x}") for i, unit in enumerate(["ann", "bob"])]
+    assert edges.send(published, *sent)["taken"] == 2
+    if reported:
+        run.tell("d0", revenue=1.0)
+    run.erase("ann", "asked")
+    before = len(edges.events())
+    answer = edges.send(published, *sent)
+    assert (answer["taken"], answer["repeated"], answer["refused"]) == (0, 2, [])
+    assert len(edges.events()) == before
+    clash = decided(published, "other", unit="bob", alias=sent[1].alias)
+    assert len(edges.send(published, clash)["refused"]) == 1
+    assert edges.verified().agrees
+    with store.read() as session:
+        assert "ann" not in "".join(f"{record.text} {record.personal}" for record in session.events("checkout"))
+
+
 @pytest.mark.parametrize("policy", ["LinearParetoUCB", "ConeTree", "ConeKernel"])
 def test_decisions_from_states_that_were_revised_are_made_again_as_they_were(store, declaration, policy, monkeypatch):
     monkeypatch.setattr(engine, "MIN_APART", 0)

@@ -51,6 +51,8 @@ class Edges(Part):
         state = self.transaction.state(experiment_id)
         door, at = Door(self.transaction, state), self.transaction.time(state)
         new, refused = batch.news(door.decided(list(batch.decisions)))
+        for id_ in door.erased(new):  # whoever sends them again must not bring them back
+            del new[id_]
         repeated = len(batch.decisions) - len(new) - len(refused)
         for id_ in door.clashes(new):
             del new[id_]

@@ -156,6 +156,13 @@ class Door:
         visit = Visit(unit.alias, unit.visits + 1, None if drawn is None else drawn.decided.id)
         return Decided(at, alias, asked.context, asked.x, selection, visit, names)
 
+    def erased(self, uploaded: Mapping[str, Uploaded]) -> list[str]:
+        """Ids of decisions that the log has, about units that were erased since: it knows their aliases alone."""
+        if not self._has_units:
+            return []
+        made = self._transaction.decided(self._id, [one.alias for one in uploaded.values()])
+        return [id_ for id_, one in uploaded.items() if one.alias in made and made[one.alias].erased]
+
     def clashes(self, uploaded: Mapping[str, Uploaded]) -> list[str]:
         """Ids of decisions that the log cannot call as their edge does, since it calls others so."""
         if not self._has_units:
