@@ -120,6 +120,42 @@ def test_what_is_damaged_is_left_out_and_said(tmp_path, caplog):
     spool.close()
 
 
+@pytest.mark.parametrize("place", [0, 3, 12, 40, -1])
+def test_decisions_after_a_damaged_state_are_said_to_be_from_no_other(tmp_path, place):
+    spool = opened(tmp_path)
+    for id_, mark in zip("abcd", [0, 1, 1, 2], strict=True):
+        spool.append(MARKS[mark], [decision(id_)], [id_])
+    spool.close()
+    [path] = tmp_path.glob("*.spool")
+    text = bytearray(path.read_bytes())
+    text[text.index(MARKS[1].line()) + place] ^= 1  # -1: the end of the line before
+    path.write_bytes(text)
+    spool = opened(tmp_path)
+    before = [] if place == -1 else [("a", MARKS[0])]
+    assert delivered(spool) == [*before, ("b", None), ("c", None), ("d", MARKS[2])]
+    assert spool.find("b") is None
+    assert spool.pending == 0
+    spool.close()
+
+
+def test_a_segment_that_cannot_be_begun_leaves_the_last_one_in_use(tmp_path, monkeypatch):
+    monkeypatch.setattr(spools, "SEGMENT", 50)
+    spool = opened(tmp_path)
+    spool.append(MARKS[0], [decision("a")], ["a"])
+    for function in ("open", "fsync"):  # of the file, of the folder
+        with monkeypatch.context() as full:
+            full.setattr(os, function, lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(OSError, match="No space"):
+                spool.append(MARKS[0], [decision("b")], ["b"])
+        with (tmp_path / "other").open("wb") as other:  # gets a descriptor that is free
+            assert spool.find("b") is None
+            spool.append(MARKS[0], [decision(function)], [function])
+            other.write(b"here")
+        assert (tmp_path / "other").read_bytes() == b"here"
+    assert [id_ for id_, _ in delivered(spool)] == ["a", "open", "fsync"]
+    spool.close()
+
+
 def test_batches_are_small_enough_for_the_service(tmp_path, monkeypatch):
     monkeypatch.setattr(spools, "MAX_LINES", 7)
     monkeypatch.setattr(spools, "MAX_BYTES", 100)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 from conebandit.service.client.requests import Context
@@ -30,6 +31,11 @@ class StateMark(NamedTuple):
         """For a spool."""
         return line(STATE, json.dumps(list(self)).encode())
 
+    @classmethod
+    def read(cls, found: bytes) -> Self | None:
+        """Read it from a line; None if that is damaged."""
+        return cls(*json.loads(found[HEAD:])) if is_whole(found) else None
+
 
 def line(kind: bytes, text: bytes) -> bytes:
     r"""A line of a spool.
@@ -51,6 +57,23 @@ def is_whole(found: bytes) -> bool:
     (True, False)
     """
     return found[-1:] == b"\n" and found[1:HEAD] == b"%08x " % crc32(found[HEAD:-1], found[0])
+
+
+def remains(found: bytes) -> bytes:
+    r"""What is left of a damaged line: how long it is, and whether a state may have been in it.
+
+    Decisions after such a line are from nobody knows which state.
+
+    Examples
+    --------
+    >>> remains(b'Od447ec89 {"id\n'), remains(b'X87af37c8 [2, \n')[:1]
+    (b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', b'S')
+    """
+    of_state = found[:1] not in (DECISION, OUTCOME) or _HEAD_OF_STATE.search(found)
+    return STATE + bytes(len(found) - 1) if of_state else bytes(len(found))
+
+
+_HEAD_OF_STATE = re.compile(rb"[0-9a-f]{8} \[\d")
 
 
 class Asked:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from conebandit.service.client import journal
-from conebandit.service.edge.lines import DECISION, HEAD, OUTCOME, STATE, StateMark, is_whole
+from conebandit.service.edge.lines import DECISION, HEAD, OUTCOME, STATE, StateMark, is_whole, remains
 
 SEGMENT = 8 << 20  # bytes after which a new file is begun
 MAX_LINES, MAX_BYTES = 1000, 700_000  # of a batch: the service takes 1000 decisions, and a megabyte
@@ -146,15 +146,19 @@ class Spool:
             raise
 
     def _begin_segment(self) -> None:
-        os.close(self._descriptor)
-        number = self._segments[-1] + 1
-        self._descriptor = self._open(number)
+        number, old = self._segments[-1] + 1, self._descriptor
+        self._descriptor = self._open(number)  # first: if it fails, what is there stays in use
+        os.close(old)
         self._segments.append(number)
         self._ids[number], self._sizes[number], self._mark = [], 0, None
 
     def _open(self, number: int) -> int:
         descriptor = os.open(self._path(number), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        journal.sync_folder(self._path(number))
+        try:
+            journal.sync_folder(self._path(number))
+        except BaseException:
+            os.close(descriptor)
+            raise
         return descriptor
 
     def _path(self, number: int) -> Path:
@@ -169,7 +173,7 @@ class Spool:
             self._sizes[number] = offset + len(text)
             self.pending += text[:1] in (DECISION, OUTCOME) and (number, offset) >= self.uploaded[:2]
             if text[:1] == STATE:
-                self._mark = StateMark(*json.loads(text[HEAD:]))
+                self._mark = StateMark.read(text)
             elif text[:1] == DECISION and self._mark is not None:
                 id_ = str(json.loads(text[HEAD:])["id"])
                 self._index[id_] = Kept(number, offset, len(text), self._mark)
@@ -178,7 +182,7 @@ class Spool:
             os.truncate(self._path(number), self._sizes[number])
 
     def _lines(self, number: int, start: int, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Lines of a segment, and where they begin; of those that are damaged, only how long they are."""
+        """Lines of a segment, and where they begin; of those that are damaged, what :func:`remains`."""
         offset = start
         with suppress(FileNotFoundError), self._path(number).open("rb") as file:
             file.seek(start)
@@ -187,7 +191,7 @@ class Spool:
                     return
                 if not is_whole(text):
                     log.error("%s: the line at byte %d is damaged, and left out.", self._path(number), offset)
-                yield offset, text if is_whole(text) else bytes(len(text))
+                yield offset, text if is_whole(text) else remains(text)
                 offset += len(text)
 
     def find(self, id_: str) -> tuple[bytes, StateMark] | None:
@@ -212,7 +216,7 @@ class Spool:
                 if text[:1] == STATE:
                     if gathered.texts:
                         break
-                    place = place._replace(mark=StateMark(*json.loads(text[HEAD:])))
+                    place = place._replace(mark=StateMark.read(text))
                 elif text[:1] in (DECISION, OUTCOME) and not gathered.add(text):
                     break
                 place = place._replace(offset=offset + len(text))
