@@ -101,7 +101,7 @@ def report(experiment: str, outcomes: Sequence[Mapping[str, Any]]) -> Request[li
 
 
 def edge_state(experiment: str, known: str | None) -> Request[bytes]:
-    """The state to decide from at an edge, unless it is the one that is known by its checksum (304)."""
+    """The state to decide from at an edge, unless it is the one that is known, by its tag (304)."""
     headers = {} if known is None else {"if-none-match": f'"{known}"'}
     return Request("GET", _path(experiment, "edge/state"), lambda content: content, headers=headers)
 

@@ -36,11 +36,11 @@ class Courier:
 
     def __init__(self, transport: Transport, experiment: str, name: str, refused: Path, timeout: float) -> None:
         self._transport, self._experiment, self._name = transport, experiment, name
-        self._refused, self._timeout = refused, timeout
+        self._refused, self._timeout, self._exists = refused, timeout, False
         self.close = transport.close
 
     def latest_state(self, known: str | None) -> bytes | None:
-        """The latest published state; None if it is the one with this checksum."""
+        """The latest published state; None if it is the one with this tag."""
         try:
             content: bytes = self._ask(requests.edge_state(self._experiment, known))
             return content
@@ -52,13 +52,14 @@ class Courier:
     def deliver(self, batch: SpoolBatch) -> None:
         """Have the service take a batch; raises if it could not be asked, or not now."""
         send = self._send_decisions if batch.kind == DECISION else self._send_outcomes
+        self._exists = False
         self._deliver(send, batch, batch.texts)
 
     def _deliver(self, send: Callable[[SpoolBatch, list[bytes]], None], batch: SpoolBatch, texts: list[bytes]) -> None:
         try:
             send(batch, texts)
         except ClientError as error:
-            if not error.is_final:
+            if not error.is_final or (error.status == 404 and self._is_gone()):
                 raise
             if len(texts) == 1:
                 self._put_aside(texts[0], str(error))
@@ -66,6 +67,22 @@ class Courier:
                 half = len(texts) // 2
                 self._deliver(send, batch, texts[:half])
                 self._deliver(send, batch, texts[half:])
+
+    def _is_gone(self) -> bool:
+        """Whether the service has no such experiment: then it may be the wrong one, and what waits must go on waiting.
+
+        A decision that is not found is another matter. It is asked once for a batch.
+        """
+        if not self._exists:
+            try:
+                self.latest_state(None)
+            except ClientError as error:
+                if error.status == 404:
+                    return True
+                if not error.is_final:
+                    raise
+            self._exists = True
+        return False
 
     def _send_decisions(self, batch: SpoolBatch, texts: list[bytes]) -> None:
         mark = batch.place.mark

@@ -125,10 +125,13 @@ class Edge:
         self._prefix, self._made = secrets.token_hex(10), 0  # of ids that are made here
         self._spool = Spool(folder, sync, kept, MAX_WAITING)
         try:
-            self.name, self._held = _name(folder, name), HeldState(folder / "state")
+            known = _kept(folder / "experiment", experiment, "experiment")
+            self.name, self._held = _name(folder, name), HeldState(folder / "state", experiment)
             courier = Courier(transport, experiment, self.name, folder / "refused.jsonl", wait)
             self._upkeep = Upkeep(courier, self._spool, self._held, self._lock, every)
             self._upkeep.begin()
+            if known is None:  # not before: a wrong name is not to be kept
+                journal.replace(folder / "experiment", experiment.encode())
         except BaseException:
             transport.close()
             self._spool.close()
@@ -247,15 +250,17 @@ class Edge:
 
     def refresh(self) -> None:
         """Get the latest state now."""
+        self._check_process()
         self._upkeep.refresh()
 
     def flush(self) -> int:
         """Upload what waits now, as far as the service takes it; how many decisions and outcomes are left."""
+        self._check_process()
         return self._upkeep.flush()
 
     def close(self) -> None:
         """Upload what waits, if the service takes it, and end; the rest stays in the spool for the next one."""
-        if not self._upkeep.ending.is_set():
+        if self._process == os.getpid() and not self._upkeep.ending.is_set():  # a fork leaves it to its parent
             self._upkeep.close()
 
     def __enter__(self) -> Self:
@@ -269,11 +274,18 @@ def _name(folder: Path, given: str | None) -> str:
     """The name of an edge, which its spool keeps."""
     if given is not None and (not isinstance(given, str) or not EDGE_NAME.fullmatch(given)):
         raise ValueError(f"name must be 1 to 64 letters, digits, dots, - or _; got {given!r}.")
-    path = folder / "name"
-    known = path.read_text(encoding="ascii") if path.exists() else None
-    if known is not None and given not in (None, known):
-        raise ValueError(f"the spool {folder} is that of edge {known!r}; got name={given!r}.")
+    known = _kept(folder / "name", given, "name")
     name = known or given or f"edge-{secrets.token_hex(4)}"
     if known is None:
-        journal.replace(path, name.encode())
+        journal.replace(folder / "name", name.encode())
     return name
+
+
+def _kept(path: Path, given: str | None, what: str) -> str | None:
+    """What a file of a spool says, if there is one: then nothing else may be given."""
+    if not path.exists():
+        return None
+    known = path.read_text(encoding="utf-8")
+    if given not in (None, known):
+        raise ValueError(f"the spool {path.parent} is that of {what} {known!r}; got {what}={given!r}.")
+    return known

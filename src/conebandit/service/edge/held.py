@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from contextlib import suppress
@@ -29,6 +30,8 @@ class HeldState:
     ----------
     path
         A file that keeps it for the next start; its time is when the service last said that it is the latest.
+    experiment
+        Its id; the state of another one is refused.
 
     Attributes
     ----------
@@ -38,8 +41,8 @@ class HeldState:
         Why the service lets nobody decide; None if it does.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._confirmed = path, -float("inf")
+    def __init__(self, path: Path, experiment: str) -> None:
+        self._path, self._experiment, self._confirmed = path, experiment, -math.inf
         self.published: PublishedState | None = None
         self.mark: StateMark | None = None
         self.refusal: str | None = None
@@ -51,20 +54,24 @@ class HeldState:
         return steady() - self._confirmed
 
     @property
-    def check(self) -> str | None:
-        """Checksum of the state."""
-        return None if self.published is None else self.published.check
+    def tag(self) -> str | None:
+        """What the service knows it by."""
+        return None if self.published is None else self.published.tag
 
     def _load(self) -> None:
         try:
             content, confirmed = self._path.read_bytes(), self._path.stat().st_mtime
-            self._hold(PublishedState.read(content))
+            published = PublishedState.read(content)
+            if (known := published.state.experiment.id) != self._experiment:
+                raise ValueError(f"the spool {self._path.parent} is that of experiment {known!r}; give it its own.")
+            self._hold(published)
         except FileNotFoundError:
             return
         except (CorruptionError, OtherReleaseError) as error:
             log.warning("the state in %s is not used: %s", self._path, error)
         else:
-            self._confirmed = steady() - max(time.time() - confirmed, 0.0)
+            age = time.time() - confirmed
+            self._confirmed = steady() - (age if age >= 0.0 else math.inf)  # a clock that was set back knows nothing
 
     def _hold(self, published: PublishedState) -> None:
         self.mark = StateMark(published.seq, published.check, str(published.version))
@@ -72,15 +79,20 @@ class HeldState:
 
     def take(self, published: PublishedState, content: bytes, asked: float) -> None:
         """The service has sent its latest state, when it was asked at a time of the steady clock."""
-        journal.replace(self._path, content)
         self._hold(published)
         self._confirmed = asked
+        try:
+            journal.replace(self._path, content)
+        except OSError as error:  # a full disk, say; what was suspended is suspended all the same
+            log.warning("the state cannot be kept in %s for the next start: %s", self._path, error)
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
 
     def confirm(self, asked: float) -> None:
         """The service says that this is the latest state."""
+        self._confirmed, self.refusal = asked, None
         with suppress(FileNotFoundError):
             os.utime(self._path)
-        self._confirmed, self.refusal = asked, None
 
     def refuse(self, reason: str) -> None:
         """The service lets nobody decide; also after a restart, until it gives out a state again."""

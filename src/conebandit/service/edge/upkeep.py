@@ -35,7 +35,7 @@ class Upkeep:
     def __init__(self, courier: Courier, spool: Spool, held: HeldState, deciding: threading.Lock, every: float) -> None:
         self._courier, self._spool, self._held, self._deciding, self._every = courier, spool, held, deciding, every
         self._delivering, self._refreshing = threading.Lock(), threading.Lock()
-        self.ending, self._away = threading.Event(), False
+        self.ending, self._away, self._closed = threading.Event(), False, False
         self._thread = threading.Thread(target=self._serve, name="conebandit-edge", daemon=True)
 
     def begin(self) -> None:
@@ -59,7 +59,7 @@ class Upkeep:
         with self._refreshing:
             asked = steady()
             try:
-                content = self._courier.latest_state(self._held.check)
+                content = self._courier.latest_state(self._held.tag)
                 fresh = None if content is None else PublishedState.read(content)
             except ClientError as error:
                 if error.is_final:
@@ -86,7 +86,7 @@ class Upkeep:
 
     def _deliver_some(self) -> bool:
         with self._delivering:
-            batch = self._spool.next_batch()
+            batch = None if self._closed else self._spool.next_batch()
             if batch is None:
                 return False
             self._courier.deliver(batch)
@@ -136,4 +136,6 @@ class Upkeep:
             self._thread.join()
         self.flush()
         self._courier.close()
-        self._spool.close()
+        with self._delivering, self._deciding:  # whoever has begun to write may end
+            self._closed = True
+            self._spool.close()

@@ -58,6 +58,11 @@ class PublishedState:
         """Which policy decides."""
         return Version(self.state.experiment.policy, __version__, self.state.version)
 
+    @property
+    def tag(self) -> str:
+        """What tells it from all others: a log that was restored may have one of the same checksum elsewhere."""
+        return f"{self.seq}-{self.check}"
+
     def decide(self, xs: Sequence[Sequence[float]], keys: Sequence[str]) -> list[Selection]:
         """What is served in each of some contexts: a function of this state, the contexts and the keys alone."""
         if len(keys) == 1:  # as most callers ask

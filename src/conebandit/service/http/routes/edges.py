@@ -45,9 +45,9 @@ def add_edge_routes(app: FastAPI, door: Doorkeeper, backend: Backend, counts: Re
 
     @deciding.get("/experiments/{experiment}/edge/state", response_class=Response)
     async def edge_state(experiment: ExperimentId, request: Request) -> Response:
-        """The state to decide from at an edge, as a file for ``Edge``; 304 if ``If-None-Match`` has its checksum."""
+        """The state to decide from at an edge, as a file for ``Edge``; 304 if ``If-None-Match`` has its ``ETag``."""
         published = await backend.in_turn(experiment, lambda turn: turn.publish(experiment))
-        headers = {"etag": f'"{published.check}"', "cache-control": "no-cache"}
+        headers = {"etag": f'"{published.tag}"', "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
         content = await backend.in_thread(lambda: published.content)
