@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from conebandit import __version__
+from conebandit._version import __version__
 from conebandit.diagnose import commands as diagnose
 from conebandit.evaluation import commands as evaluation
 from conebandit.experiment import commands as experiment

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from conebandit._garbage import starting
 from conebandit.service.commands.options import (
     STORE,
     SealKeys,
@@ -52,8 +53,9 @@ def serve(
     from conebandit.service.stores.seals import find_seals  # noqa: PLC0415
 
     try:
-        from conebandit.service.dashboard.sessions import find_session_key  # noqa: PLC0415
-        from conebandit.service.http import rates, server  # noqa: PLC0415  (needs FastAPI, an extra)
+        with starting():
+            from conebandit.service.dashboard.sessions import find_session_key  # noqa: PLC0415
+            from conebandit.service.http import rates, server  # noqa: PLC0415  (needs FastAPI, an extra)
     except ModuleNotFoundError as error:
         typer.echo(f"The service needs {error.name}: pip install 'conebandit[service]'.", err=True)
         raise typer.Exit(1) from None

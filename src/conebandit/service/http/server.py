@@ -17,6 +17,7 @@ from typing import cast
 
 import uvicorn
 
+from conebandit._garbage import starting
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.kernels.compile import kept_in
 from conebandit.service.engine.anchors import EVERY, Anchors, destination
@@ -107,12 +108,14 @@ def serve(
         rate=rate,
         session_key=session_key,
         tidy_up=_freeze_memory,
+        freeze=gc.freeze,
         kernels=Kernels(apart=True),
         say=say,
         seals=seals,
         anchors=anchors,
     )
-    server, listener = _patiently(prepare, say)
+    with starting():
+        server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
 
@@ -194,6 +197,7 @@ def _prepare(
     rate: Rate | None = None,
     session_key: bytes | None = None,
     tidy_up: Callable[[], None] = _nothing,
+    freeze: Callable[[], None] = _nothing,
     kernels: Kernels | None = None,
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
@@ -211,7 +215,7 @@ def _prepare(
     send_last = _nothing if anchors is None else anchors(store).close
     writer = Writer(store, clock, tidy_up=tidy_up, at_end=send_last, kernels=kernels)
     try:
-        _warm_up(writer, say)
+        _warm_up(writer, say, freeze)
         _listen(listener, host)
     except (OSError, RefusalError):
         writer.close()
@@ -237,8 +241,8 @@ def _prepare(
     return _Server(config), listener
 
 
-def _warm_up(writer: Writer, say: Callable[[str], None]) -> None:
-    """Have machine code and states in memory."""
+def _warm_up(writer: Writer, say: Callable[[str], None], freeze: Callable[[], None] = _nothing) -> None:
+    """Have machine code and states in memory; ``freeze`` what is there before the first turn, which would search it."""
     declared: list[Record] = []
     with writer.store.read() as session:
         experiments = session.experiments()
@@ -254,7 +258,9 @@ def _warm_up(writer: Writer, say: Callable[[str], None]) -> None:
     finally:
         notice.cancel()
     if compiled:
+        gc.collect()  # to read kernels leaves no garbage, to compile them does
         say(f"Compiled {compiled} kernels in {time.monotonic() - begun:.0f} s.")
+    freeze()
     if experiments:
         say(f"Reading the logs of {len(experiments)} experiment{'s' if len(experiments) > 1 else ''} ...")
         writer.warm_up()
