@@ -310,7 +310,35 @@ def trial_designs() -> str:
         for scenario in dict.fromkeys(scenario for scenario, _ in cells):
             tables.append(f"| {scenario} | {' | '.join(cells[scenario, design] for design in TRIAL_DESIGNS)} |")
         tables.append("")
-    return "\n".join(["", *tables])
+    return "\n".join(["", *tables, *_published_trials()])
+
+
+def _published_trials() -> list[str]:
+    """EffTox beside published operating characteristics: benchmarks/results/trial_published.json."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / "trial_published.json").read_text())["rows"]
+    doses = list(dict.fromkeys(row["dose"] for row in rows))
+    lines = [
+        "EffTox beside 5,000 published trials of 60 patients in each scenario: percent in which a dose is recommended, ours / theirs:",
+        "",
+        f"| scenario | {' | '.join('none' if dose == 'none' else f'dose {dose}' for dose in doses)} |",
+        f"| --- |{' --- |' * len(doses)}",
+    ]
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        cells = [
+            f"{row['selected_percent']:.1f} / {row['published_percent']:.1f}"
+            for row in rows
+            if row["scenario"] == scenario
+        ]
+        lines.append(f"| {scenario} | {' | '.join(cells)} |")
+    errors = [abs(row[name]) for row in rows for name in ("errors", "errors_of_patients") if name in row]
+    within = sum(error <= 2.0 for error in errors)
+    return [
+        *lines,
+        "",
+        f"Of {len(errors)} figures, these and the patients under each dose, {within} are within two standard errors; the "
+        f"largest difference is {max(errors):.1f} of them. Made by `python benchmarks/trial_published.py`.",
+        "",
+    ]
 
 
 def command_line() -> str:

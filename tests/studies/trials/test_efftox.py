@@ -1,11 +1,19 @@
 """EffTox against published figures, and against integration by many random draws."""
 
+import json
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from conebandit.studies.trials.conduct import Limits, Trial, Utility
 from conebandit.studies.trials.efftox import Contour, EffTox, Priors
 from tests.studies.trials.outcomes import counted, next_dose
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import trial_published
 
 # Thall et al. (2014): the example that the MD Anderson software and the R package trialr come with. Both let the slope
 # of toxicity be negative.
@@ -258,3 +266,18 @@ def test_ten_published_trials_are_such_as_ours():
     published = [4.8, 6.6, 15.9, 6.0, 5.7, 23.4, 6.6]  # patients under each dose, with efficacy, with toxicity
     error = np.std(found, axis=0) / np.sqrt(10)
     assert (np.abs(np.mean(found, axis=0) - published) < 4 * error).all()
+
+
+PUBLISHED = json.loads(trial_published.PUBLISHED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_operating_characteristics_of_trialr(number):
+    """5,000 published trials in each scenario; the full comparison is ``benchmarks/trial_published.py``.
+
+    Six percentages and five means each: with 66 figures, one beyond 4 errors has a chance of some 0.5 %.
+    """
+    scenario = PUBLISHED["scenarios"][number]
+    found = trial_published.simulate(PUBLISHED, scenario, 50, seed=100 + number)
+    assert found.selected.sum() == pytest.approx(100.0)
+    assert np.abs(trial_published.errors(PUBLISHED, scenario, found, 50)).max() < 4.0
