@@ -318,7 +318,8 @@ def _published_trials() -> list[str]:
     rows = json.loads((ROOT / "benchmarks" / "results" / "trial_published.json").read_text())["rows"]
     doses = list(dict.fromkeys(row["dose"] for row in rows))
     lines = [
-        "EffTox beside 5,000 published trials of 60 patients in each scenario: percent in which a dose is recommended, ours / theirs:",
+        "EffTox beside 5,000 published trials of 60 patients in each scenario: percent in which a dose is recommended, "
+        "ours / theirs:",
         "",
         f"| scenario | {' | '.join('none' if dose == 'none' else f'dose {dose}' for dose in doses)} |",
         f"| --- |{' --- |' * len(doses)}",
@@ -335,8 +336,8 @@ def _published_trials() -> list[str]:
     return [
         *lines,
         "",
-        f"Of {len(errors)} figures, these and the patients under each dose, {within} are within two standard errors; the "
-        f"largest difference is {max(errors):.1f} of them. Made by `python benchmarks/trial_published.py`.",
+        f"Of {len(errors)} figures, these and the patients under each dose, {within} are within two standard errors; "
+        f"the largest difference is {max(errors):.1f} of them. Made by `python benchmarks/trial_published.py`.",
         "",
     ]
 
