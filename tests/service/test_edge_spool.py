@@ -106,6 +106,27 @@ def test_segments_that_are_uploaded_are_removed_when_enough_is_remembered(tmp_pa
     again.close()
 
 
+@pytest.mark.parametrize("remember", [0, 5])
+def test_little_more_is_kept_than_is_to_be_remembered(tmp_path, remember, monkeypatch):
+    spool = opened(tmp_path, remember=remember)
+    for i in range(40):
+        spool.append(MARKS[i % 2], [decision(f"d{i}")], [f"d{i}"])
+        if i == 20:
+            monkeypatch.setattr(spool, "_open", lambda _: (_ for _ in ()).throw(OSError(28, "No space")))
+        if i == 22:
+            monkeypatch.undo()
+        assert delivered(spool) == [(f"d{i}", MARKS[i % 2])]
+        assert spool.pending == spool.waiting == 0
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("*.spool"))
+    assert remember <= kept.count(b"id") <= 2 * remember
+    assert all(spool.find(f"d{i}") is not None for i in range(40 - remember, 40))
+    spool.append(MARKS[0], [decision("last")], ["last"])
+    spool.close()
+    again = opened(tmp_path, remember=remember)
+    assert delivered(again) == [("last", MARKS[0])]
+    again.close()
+
+
 def test_what_is_damaged_is_left_out_and_said(tmp_path, caplog):
     spool = opened(tmp_path)
     for id_ in "abc":

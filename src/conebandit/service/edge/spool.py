@@ -230,6 +230,11 @@ class Spool:
         place = batch.place
         self.waiting -= self._between(self.uploaded, place)
         self.pending -= len(batch.texts)
+        last = self._segments[-1]
+        if place[:2] == (last, self._sizes[last]) and len(self._ids[last]) >= max(self._remember, 1):
+            with suppress(OSError):  # so that what nobody asks for any more goes, and does not wait for more traffic
+                self._begin_segment()
+                place = Place(self._segments[-1])
         self.uploaded = place
         self._write_place()
         while self._segments[0] < place.segment and self._n_decisions(after=self._segments[0]) >= self._remember:
