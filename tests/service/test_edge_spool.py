@@ -212,6 +212,26 @@ def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
     spool.close()
 
 
+def test_a_signal_that_ends_an_append_leaves_nothing_of_it(tmp_path):
+    class Ended(dict):
+        def __setitem__(self, id_, kept):
+            if id_ == "c":
+                raise KeyboardInterrupt
+            super().__setitem__(id_, kept)
+
+    spool = opened(tmp_path)
+    spool.append(MARKS[0], [decision("a")], ["a"])
+    spool._index = Ended(spool._index)
+    with pytest.raises(KeyboardInterrupt):
+        spool.append(MARKS[1], [decision("b"), decision("c")], ["b", "c"])
+    assert spool.find("b") is None
+    spool.append(MARKS[1], [decision("d")], ["d"])
+    assert json.loads(spool.find("d")[0]) == {"id": "d"}
+    assert delivered(spool) == [("a", MARKS[0]), ("d", MARKS[1])]
+    assert spool.pending == spool.waiting == 0
+    spool.close()
+
+
 def test_only_so_much_may_wait(tmp_path):
     spool = opened(tmp_path, most=120)
     for id_ in "abc":

@@ -122,28 +122,30 @@ class Spool:
         if self._sizes[self._segments[-1]] >= SEGMENT:
             self._begin_segment()
         number = self._segments[-1]
-        end = self._sizes[number]
-        opening = b"" if mark == self._mark else mark.line()
-        self._write(b"".join([opening, *lines]), end)
-        self._mark, place = mark, end + len(opening)
-        known = self._ids[number]
-        for id_, text in zip(ids, lines, strict=False):
-            self._index[id_] = Kept(number, place, len(text), mark)
-            known.append(id_)
-            place += len(text)
-        size = len(opening) + sum(map(len, lines))
-        self._sizes[number], self.waiting, self.pending = end + size, self.waiting + size, self.pending + len(lines)
-
-    def _write(self, text: bytes, end: int) -> None:
-        written = 0
+        opening, end, known = b"" if mark == self._mark else mark.line(), self._sizes[number], self._ids[number]
+        text, place, n_known = b"".join([opening, *lines]), end + len(opening), len(known)
+        waiting, pending, after = self.waiting + len(text), self.pending + len(lines), end + len(text)
         try:
-            while written < len(text):
-                written += os.write(self._descriptor, text[written:] if written else text)
-            if self._sync == "disk":
-                os.fsync(self._descriptor)
-        except BaseException:
+            self._write(text)
+            for id_, one in zip(ids, lines, strict=False):
+                self._index[id_] = Kept(number, place, len(one), mark)
+                known.append(id_)
+                place += len(one)
+        except BaseException:  # a full disk; or a signal, by which a time limit ends whatever is being done
             os.ftruncate(self._descriptor, end)
+            del known[n_known:]
+            for id_ in ids:
+                self._index.pop(id_, None)
             raise
+        # Nothing is called from here on, so no signal comes in between.
+        self._mark, self._sizes[number], self.waiting, self.pending = mark, after, waiting, pending
+
+    def _write(self, text: bytes) -> None:
+        written = 0
+        while written < len(text):
+            written += os.write(self._descriptor, text[written:] if written else text)
+        if self._sync == "disk":
+            os.fsync(self._descriptor)
 
     def _begin_segment(self) -> None:
         number, old = self._segments[-1] + 1, self._descriptor
