@@ -434,3 +434,20 @@ def test_a_clock_that_was_set_back_does_not_make_a_state_young(tmp_path, declara
     edge = cb.Edge(url, "checkout", spool=spool, max_staleness=10, when_stale="refuse")
     with contextlib.closing(edge), pytest.raises(cb.ClientError, match="max_staleness"):
         edge.decide(PHONE)
+
+
+def test_outcomes_of_a_decision_that_was_refused_are_not_those_of_another(tmp_path, declaration):
+    address, spool = str(tmp_path / "log.db"), tmp_path / "spool"
+    with served(address, declaration) as (url, client):
+        client.decide("checkout", PHONE, id="taken")
+        with cb.Edge(url, "checkout", spool=spool) as edge:
+            edge.decide(PHONE, id="taken")
+            edge.decide(PHONE, id="mine")
+            edge.report("taken", {"revenue": 1.0})
+            edge.report("mine", {"revenue": 2.0})
+        with cb.Edge(url, "checkout", spool=spool) as edge:
+            edge.report("taken", {"latency": 3.0})  # also after a restart
+    refused = [json.loads(line) for line in (spool / "refused.jsonl").read_text().splitlines()]
+    assert [one["reason"] for one in refused][1:] == ["its decision was refused"] * 2
+    told = [json.loads(record.text) for record in events_of(address) if record.kind == "reported"]
+    assert [(one["id"], one["values"]) for one in told] == [("mine", {"revenue": 2.0})]

@@ -38,6 +38,8 @@ class Courier:
         self._transport, self._experiment, self._name = transport, experiment, name
         self._refused, self._timeout, self._exists = refused, timeout, False
         self.close = transport.close
+        entries = [entry for line in journal.lines(refused) if (entry := journal.unsealed(line)) is not None]
+        self._not_in_log = {entry["refused"]["id"] for entry in entries if "arm" in entry["refused"]}
 
     def latest_state(self, known: str | None) -> bytes | None:
         """The latest published state; None if it is the one with this tag."""
@@ -100,11 +102,19 @@ class Courier:
                     self._put_aside(text, reason)
 
     def _send_outcomes(self, _: SpoolBatch, texts: list[bytes]) -> None:
-        self._ask(requests.report(self._experiment, [json.loads(text) for text in texts]))
+        outcomes = [(text, json.loads(text)) for text in texts]
+        told = [outcome for _, outcome in outcomes if outcome["id"] not in self._not_in_log]
+        if told:
+            self._ask(requests.report(self._experiment, told))
+        for text, outcome in outcomes:
+            if outcome["id"] in self._not_in_log:  # what the log calls so is the decision of somebody else
+                self._put_aside(text, "its decision was refused")
 
     def _put_aside(self, text: bytes, reason: str) -> None:
         log.error("the service refuses %s: %s", text[:60].decode("utf-8", "replace"), reason)
         entry: dict[str, Any] = {"refused": json.loads(text), "reason": reason}
+        if "arm" in entry["refused"]:
+            self._not_in_log.add(entry["refused"]["id"])
         journal.synchronise(journal.append(self._refused, [entry]))
 
     def _ask(self, request: Request[Any]) -> Any:
