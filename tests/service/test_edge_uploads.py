@@ -97,3 +97,27 @@ def test_what_somebody_else_has_decided_meanwhile_is_put_aside(shared, caplog, t
         archive(edges.store, "checkout", tmp_path / "archive.jsonl")
     edges.run.take_uploads()
     archive(edges.store, "checkout", tmp_path / "archive.jsonl")
+
+
+def test_an_erasure_finds_what_edges_have_uploaded(postgres, declaration):
+    address = postgres.fresh_database(f"uploads{time.monotonic_ns()}")
+    with contextlib.closing(open_store(address)) as store:
+        edges = Edges(store, declaration | {"unit": {}})
+        run, published = edges.run, edges.run.publish()
+        sent = [
+            decided(published, f"d{i}", unit=unit, alias=f"d_{i:016x}") for i, unit in enumerate(["ann", "bob", "ann"])
+        ]
+        upload(edges, published, *sent)
+        for id_, unit in (("d1", "bob"), ("d2", "ann")):  # so the others of these ids are put aside
+            run.decide([{"id": id_, "unit": unit, "context": PHONE | {"age": 50}}])
+        assert run.erase("ann", "asked")["decisions"] == 2  # one of them came with the upload
+        with store.read() as session:
+            [(number, content)] = list(session._run("SELECT number, content FROM edge_uploads"))
+            told = "".join(f"{record.text} {record.personal}" for record in session.events("checkout"))
+        assert number < 0
+        assert '"bob"' in content
+        assert '"ann"' not in content + told
+        run.erase("bob", "asked")
+        with store.read() as session:
+            assert list(session._run("SELECT number FROM edge_uploads")) == []
+        assert edges.verified().agrees

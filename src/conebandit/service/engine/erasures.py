@@ -6,8 +6,9 @@ from typing import Any
 
 from conebandit.experiment import entries
 from conebandit.experiment.units import as_unit
+from conebandit.service.engine.batches import Batch
 from conebandit.service.engine.parts import Part
-from conebandit.service.errors import ConflictError
+from conebandit.service.errors import BusyError, ConflictError
 from conebandit.service.log.events import Erased
 from conebandit.service.log.replay import erased_units
 from conebandit.service.log.state import State
@@ -27,8 +28,22 @@ class Erasures(Part):
         """
         state = self._with_units(experiment_id)
         name = as_unit(unit, state.experiment.units) or ""
+        self._find_uploads(experiment_id, name)
         alias = self.transaction.session.aliases(experiment_id, UNIT, [name]).get(name)
         return self._erase(state, alias, _reason(reason))
+
+    def _find_uploads(self, experiment_id: str, name: str) -> None:
+        """Have what edges have sent about a unit in the log, and what could not be put into it forgotten."""
+        session = self.transaction.session
+        if self.take_uploads(experiment_id) and session.uploads(experiment_id, 1):
+            raise BusyError("decisions of edges are still being put into the log; try again.")
+        for row in session.uploads_aside(experiment_id):
+            batch, by = Batch.from_text(row.content)
+            kept = {id_: one for id_, one in batch.decisions.items() if one.unit != name}
+            if not kept:
+                session.end_uploads(experiment_id, [row])
+            elif len(kept) < len(batch.decisions):
+                session.replace_upload(experiment_id, row._replace(content=Batch(batch.since, kept, []).to_text(by)))
 
     def erase_alias(self, experiment_id: str, alias: str, reason: Any) -> Erasure:
         """Forget a unit that the log calls so, as when a backup was restored; a no-op if it is gone already."""

@@ -45,3 +45,13 @@ class UploadTables:
         """What of a row cannot be put into the log, in its place; somebody has to look at it."""
         sql = "UPDATE edge_uploads SET number = -number, content = ? WHERE experiment = ? AND edge = ? AND number = ?"
         self._run(sql, (row.content, experiment, row.edge, row.number))
+
+    def uploads_aside(self, experiment: str) -> list[UploadRow]:
+        """What could not be put into the log."""
+        sql = "SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND number < 0"
+        return [UploadRow(*row) for row in self._run(sql, (experiment,))]
+
+    def replace_upload(self, experiment: str, row: UploadRow) -> None:
+        """Let a row have another content."""
+        sql = "UPDATE edge_uploads SET content = ? WHERE experiment = ? AND edge = ? AND number = ?"
+        self._run(sql, (row.content, experiment, row.edge, row.number))
