@@ -451,3 +451,19 @@ def test_outcomes_of_a_decision_that_was_refused_are_not_those_of_another(tmp_pa
     assert [one["reason"] for one in refused][1:] == ["its decision was refused"] * 2
     told = [json.loads(record.text) for record in events_of(address) if record.kind == "reported"]
     assert [(one["id"], one["values"]) for one in told] == [("mine", {"revenue": 2.0})]
+
+
+def test_outcomes_are_taken_while_nobody_may_decide(tmp_path, declaration):
+    address, spool = str(tmp_path / "log.db"), tmp_path / "spool"
+    with served(address, declaration) as (url, client), cb.Edge(url, "checkout", spool=spool, refresh=1000) as edge:
+        edge.decide(PHONE, id="first")
+        client.set_stage("checkout", "paused", "a look")
+        with pytest.raises(cb.ClientError, match="is paused"):
+            edge.refresh()
+        with pytest.raises(cb.ClientError, match="is paused"):
+            edge.decide(PHONE)
+        edge.report("first", {"revenue": 1.0})
+        with pytest.raises(ValueError, match="no metric 'sales'"):
+            edge.report("first", {"sales": 1.0})
+        assert edge.flush() == 0
+    assert [record.kind for record in events_of(address)].count("reported") == 1

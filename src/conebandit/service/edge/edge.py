@@ -165,12 +165,13 @@ class Edge:
         [outcome] = as_outcomes({decision_id(id, generate=False): values}, observed_at)
         with self._lock:
             self._check_process()
-            published, mark = self._state()
+            experiment = self._held.declared  # outcomes come in while nobody may decide, too
+            assert experiment is not None  # no edge begins without a state
             if not outcome["values"]:
                 raise InvalidError("values must be a table of one or more metrics.")
             for name, value in outcome["values"].items():
-                published.state.experiment.check_value(name, value)
-            self._spool.append(mark, [line(OUTCOME, json.dumps(outcome, allow_nan=False).encode())])
+                experiment.check_value(name, value)
+            self._spool.append(None, [line(OUTCOME, json.dumps(outcome, allow_nan=False).encode())])
 
     def _decide(self, ids: Sequence[str], contexts: Sequence[Context], units: Sequence[str | None]) -> list[Assignment]:
         answers: dict[str, Assignment] = {}

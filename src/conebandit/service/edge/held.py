@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from conebandit.experiment.declaration import Experiment
 from conebandit.service.client import journal
 from conebandit.service.edge.lines import StateMark
 from conebandit.service.engine.clock import since_boot
@@ -37,6 +38,8 @@ class HeldState:
     ----------
     published, mark
         The state, and what a spool says of it; None if there is none.
+    declared
+        The experiment as that state has it, or the last one that there was; None if there was none.
     refusal
         Why the service lets nobody decide; None if it does.
     """
@@ -45,6 +48,7 @@ class HeldState:
         self._path, self._experiment, self._confirmed = path, experiment, -math.inf
         self.published: PublishedState | None = None
         self.mark: StateMark | None = None
+        self.declared: Experiment | None = None
         self.refusal: str | None = None
         self._load()
 
@@ -75,7 +79,7 @@ class HeldState:
 
     def _hold(self, published: PublishedState) -> None:
         self.mark = StateMark(published.seq, published.check, str(published.version))
-        self.published, self.refusal = published, None
+        self.published, self.declared, self.refusal = published, published.state.experiment, None
 
     def take(self, published: PublishedState, content: bytes, asked: float) -> None:
         """The service has sent its latest state, when it was asked at a time of the steady clock."""

@@ -115,19 +115,22 @@ class Spool:
 
     # ---- writing ------------------------------------------------------------------------------------------------
 
-    def append(self, mark: StateMark, lines: Sequence[bytes], ids: Sequence[str] = ()) -> None:
-        """Write lines, all or none; ``ids`` are those of the decisions that they are, if they are any."""
+    def append(self, mark: StateMark | None, lines: Sequence[bytes], ids: Sequence[str] = ()) -> None:
+        """Write lines, all or none: decisions from a state, with their ``ids``, or outcomes, which need none."""
         if self.waiting > self._most:
             raise OSError(f"more than {self._most} bytes wait in the spool {self._folder} for the service.")
         if self._sizes[self._segments[-1]] >= SEGMENT:
             self._begin_segment()
         number = self._segments[-1]
-        opening, end, known = b"" if mark == self._mark else mark.line(), self._sizes[number], self._ids[number]
+        mark = mark or self._mark
+        opening = b"" if mark is None or mark == self._mark else mark.line()
+        end, known = self._sizes[number], self._ids[number]
         text, place, n_known = b"".join([opening, *lines]), end + len(opening), len(known)
         waiting, pending, after = self.waiting + len(text), self.pending + len(lines), end + len(text)
         try:
             self._write(text)
             for id_, one in zip(ids, lines, strict=False):
+                assert mark is not None  # decisions are made from a state
                 self._index[id_] = Kept(number, place, len(one), mark)
                 known.append(id_)
                 place += len(one)
