@@ -1,6 +1,7 @@
 """Study files: what they mean, and what is said of wrong ones."""
 
 import re
+from datetime import date, time
 
 import numpy as np
 import pytest
@@ -114,6 +115,9 @@ def test_a_missing_entry_is_named(tmp_path):
         ({"environments": ["conebandit:Cone"], "policies": ["random"]}, "cannot be made"),
         ({"horizon": 2000}, "horizon must be beyond round 2000, the last change of environment paper; got 2000"),
         ({"environments": [TABLE | {"path": "no.csv"}]}, "no.csv is not a file"),
+        ({"environments": ["from_table"]}, "environment from_table cannot be made: it needs an entry 'path'"),
+        ({"horizon": date(2020, 1, 2)}, "horizon is 2020-01-02, a date or time"),
+        ({"environments": [{"name": "paper", "grid": {"nu": [1, time(12)]}}]}, r"environments\[0\].grid.nu\[1\] is 12"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_is_named_before_anything_runs(change, says):

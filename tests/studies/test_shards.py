@@ -100,6 +100,20 @@ def test_what_cannot_be_is_refused_before_anything_is_learned(folder, monkeypatc
         cb.learn_shards(make("ParetoUCB1"), folder / "gone", **NAMES, backend="sequential")
 
 
+@pytest.mark.parametrize("policy", [None, "ConeTree", cb.ConeTree])
+def test_a_policy_is_needed(folder, policy):
+    with pytest.raises(TypeError, match="policy must be one that learns from logs"):
+        cb.learn_shards(policy, folder, **NAMES, backend="sequential")
+
+
+def test_hidden_files_are_not_shards(folder):
+    learned = cb.learn_shards(make("LinearParetoUCB"), folder, **NAMES, backend="sequential")
+    (folder / ".begun").mkdir()
+    for name in (".part.parquet", ".begun/part.parquet"):
+        (folder / name).write_bytes(b"half of it")
+    assert_same_state(cb.learn_shards(make("LinearParetoUCB"), folder, **NAMES, backend="sequential"), learned)
+
+
 def test_shards_are_files():
     with pytest.raises(TypeError, match="files must be paths of Parquet files; got DataFrame"):
         cb.learn_shards(make("ParetoUCB1"), pl.DataFrame({"arm": [0]}), backend="sequential")

@@ -120,20 +120,22 @@ def test_a_run_counts_as_finished_only_when_it_is_on_the_disk(own):
     assert all(count > position for position, count in enumerate(seen))
 
 
-def test_an_interruption_keeps_what_is_finished(own, monkeypatch):
+@pytest.mark.parametrize(("last", "says"), [(1, "1 is finished in"), (2, "2 are finished in")])
+def test_an_interruption_keeps_what_is_finished(own, monkeypatch, last, says):
     to, original = own.with_suffix(""), cb.simulate
 
     def stopping(policy, world, horizon, seed, **options):
-        if seed == 2:
+        if seed == last:
             raise KeyboardInterrupt
         return original(policy, world, horizon, seed, **options)
 
     monkeypatch.setattr(runs_module, "simulate", stopping)
     with pytest.raises(KeyboardInterrupt):
         cb.run_study(own, to, backend="sequential")
-    assert finished(to) == {0, 1}
-    assert cb.load_study(to).n_missing == 2
+    assert finished(to) == set(range(last))
+    assert cb.load_study(to).n_missing == 4 - last
     monkeypatch.undo()
+    assert says in CliRunner().invoke(app, ["study", "check", str(own)]).output
     cb.run_study(own, to, backend="sequential")
     assert sorted(noted(own)) == [0, 1, 2, 3]
     assert finished(to) == {0, 1, 2, 3}

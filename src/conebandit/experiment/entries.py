@@ -11,6 +11,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import date, time
 from typing import Any
 
 from conebandit.experiment.errors import InvalidError
@@ -20,6 +21,7 @@ MAX_WORDS = 500  # characters of a message that may repeat what was given
 MAX_SIZE = 1e15  # larger numbers are mistakes, and sums of their squares would overflow before long
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_WINDOW = 3650 * UNITS["d"]
+MAX_DEPTH = 8  # of tables in which a date is looked for
 NAME = re.compile(r"\w(?:[\w .:/+-]{0,62}[\w.:/+-])?")
 
 
@@ -36,9 +38,23 @@ def plain(given: dict[str, Any]) -> dict[str, Any]:
         copy: dict[str, Any] = json.loads(json.dumps(given))
     except (TypeError, ValueError, RecursionError):
         raise InvalidError(
-            "the declaration must consist of texts, numbers, lists and tables, not nested more deeply than it needs."
+            "the declaration must consist of texts, numbers, lists and tables, not nested more deeply than it needs"
+            f"{_first_date(given)}."
         ) from None
     return copy
+
+
+def _first_date(given: Any, where: str = "", depth: int = 0) -> str:
+    """Where a date or time of TOML is; nothing if there is none, or it lies deep."""
+    if isinstance(given, date | time):  # a datetime is a date
+        return f": {where} is {given}, a date or time"
+    if depth == MAX_DEPTH or not isinstance(given, dict | list):
+        return ""
+    if isinstance(given, dict):
+        parts = {f"{where}.{name}".lstrip("."): value for name, value in given.items()}
+    else:
+        parts = {f"{where}[{i}]": value for i, value in enumerate(given)}
+    return next((found for place, value in parts.items() if (found := _first_date(value, place, depth + 1))), "")
 
 
 def only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

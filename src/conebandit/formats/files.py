@@ -105,7 +105,8 @@ def are_parquet(given: Any) -> bool:
 def find_parquet(given: Any) -> list[Path]:
     """Parquet files: one, those that match a pattern with ``*``, all in a folder and below, or a list of any of these.
 
-    Those of a pattern or folder are sorted by their paths; ``part-10`` comes before ``part-9``.
+    Those of a pattern or folder are sorted by their paths: ``part-10`` is before ``part-9``. Hidden files of a folder
+    are left out: some programs keep there what they have not finished.
 
     Examples
     --------
@@ -127,10 +128,15 @@ def find_parquet(given: Any) -> list[Path]:
     return _parquet_at(Path(given))
 
 
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
 def _parquet_at(path: Path) -> list[Path]:
     """One file, or those of a folder or pattern, by their paths; a ``ValueError`` if there is none."""
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if is_parquet(file) and file.is_file())
+        files = (file for file in path.rglob("*") if is_parquet(file) and file.is_file())
+        found = sorted(file for file in files if not any(map(_is_hidden, file.relative_to(path).parts)))
     elif path.is_file():
         found = [path]
     else:

@@ -46,9 +46,10 @@ def estimate(plan: Plan[Any], path: Path, kind: Kind = STUDY) -> list[str]:
             left += (len(plan.seeds) - len(times.get(cell, ()))) * typical.get(cell, others)
     unseen = len(plan.policies) * len(plan.scenes) - len(times)
     guess = f" ({unseen} combinations without a run are taken to be as long as others)" if unseen else ""
+    finished = "1 is" if frame.height == 1 else f"{frame.height:,} are"
     return [
         first,
-        f"{frame.height:,} are finished in {path}; the others take about {in_time(left)} on one process{guess}.",
+        f"{finished} finished in {path}; the others take about {in_time(left)} on one process{guess}.",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -224,7 +225,12 @@ def naming(what: str) -> Iterator[None]:
         yield
     except Exception as error:  # whatever settings lead to, and whatever somebody's own class raises
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{what}: {kind}{error}") from error
+        missing = _MISSING.search(str(error)) if isinstance(error, TypeError) else None
+        told = f"{kind}{error}" if missing is None else f"it needs an entry {missing[1]}."
+        raise ValueError(f"{what}: {told}") from error
+
+
+_MISSING = re.compile(r"missing \d+ required [\w -]*arguments?: (\S+?)(?:$|,| and )")
 
 
 def require(made: Any, members: tuple[str, ...]) -> None:

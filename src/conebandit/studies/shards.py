@@ -76,6 +76,8 @@ def learn_shards(
     1000
     """
     workers = Workers(backend, jobs, address)
+    if not isinstance(policy, LogPolicy):
+        raise TypeError(f"policy must be one that learns from logs, by its method learn; got {policy!r}.")
     policy.clone().merge(policy.clone())  # a TypeError if that is not possible, before anything is learned
     found = find_parquet(files)
     columns = columns_of_files(found, LogColumns(contexts, arm, rewards, policy.context_dim, policy.n_objectives))
