@@ -12,6 +12,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.service.client import journal
+from conebandit.service.edge import courier as courier_module
 from conebandit.service.engine import edges as engine
 from conebandit.service.http.server import serving
 from conebandit.service.log.entries import read
@@ -374,20 +375,30 @@ def test_whoever_writes_to_a_spool_may_end_before_it_is_closed(tmp_path, declara
             os.fstat(edge._spool._descriptor)
 
 
-def test_a_log_that_was_restored_gives_out_its_own_state(tmp_path, declaration):
+def test_a_log_that_was_restored_gives_out_its_own_state(tmp_path, declaration, monkeypatch):
+    ask = courier_module.Courier._ask
     address, spool = str(tmp_path / "log.db"), tmp_path / "spool"
     with served(address, declaration):
         pass
     shutil.copy(address, tmp_path / "backup.db")
     with serving(address) as url, cb.Edge(url, "checkout", spool=spool) as edge:
         edge.decide(PHONE, id="before")
-    restored = str(tmp_path / "backup.db")
+        edge.flush()
+        without_uploads(edge)
+        edge.decide_many([PHONE] * 100, ids=[f"lost-{i}" for i in range(100)])
+    restored, asked = str(tmp_path / "backup.db"), []
+    monkeypatch.setattr(
+        courier_module.Courier, "_ask", lambda self, request: asked.append(request) or ask(self, request)
+    )
     with serving(restored) as url, cb.Client(url) as client:
         client.decide("checkout", PHONE, id="elsewhere")  # so the same state is published at another position
         with cb.Edge(url, "checkout", spool=spool) as edge:
             edge.decide(PHONE, id="after")
             assert edge.flush() == 0
-    assert not (spool / "refused.jsonl").exists()
+    refused = [json.loads(line) for line in (spool / "refused.jsonl").read_text().splitlines()]
+    assert [one["refused"]["id"] for one in refused] == [f"lost-{i}" for i in range(100)]
+    assert all("no such state" in one["reason"] for one in refused)
+    assert [request.method for request in asked].count("POST") == 2, "the state of a batch is wrong for all of it"
     assert verified(restored).decisions == 2
     assert verified(restored).agrees
 

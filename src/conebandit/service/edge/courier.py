@@ -16,6 +16,7 @@ from conebandit.service.client.transport import Transport
 from conebandit.service.edge.lines import DECISION
 from conebandit.service.edge.spool import SpoolBatch
 
+MAX_TOLD = 10  # refusals of a batch that are logged
 log = logging.getLogger("conebandit.edge")
 
 
@@ -63,8 +64,8 @@ class Courier:
         except ClientError as error:
             if not error.is_final or (error.status == 404 and self._is_gone()):
                 raise
-            if len(texts) == 1:
-                self._put_aside(texts[0], str(error))
+            if len(texts) == 1 or (error.status == 409 and batch.kind == DECISION):  # its log has no such state
+                self._put_aside([(text, str(error)) for text in texts])
             else:  # one of them is to blame; the others shall not suffer
                 half = len(texts) // 2
                 self._deliver(send, batch, texts[:half])
@@ -89,33 +90,33 @@ class Courier:
     def _send_decisions(self, batch: SpoolBatch, texts: list[bytes]) -> None:
         mark = batch.place.mark
         if mark is None:  # every segment begins with one, so it was damaged
-            for text in texts:
-                self._put_aside(text, "nobody knows from which state it was made")
+            self._put_aside([(text, "nobody knows from which state it was made") for text in texts])
             return
         head = json.dumps({"edge": self._name, "state": mark.state, "check": mark.check})[:-1].encode()
         content = b'%b,"decisions":[%b]}' % (head, b",".join(texts))
         upload = self._ask(requests.upload(self._experiment, content))
         if upload.refused:
             reasons = {one.id: one.reason for one in upload.refused}
-            for text in texts:
-                if (reason := reasons.get(json.loads(text)["id"])) is not None:
-                    self._put_aside(text, reason)
+            named = [(text, reasons.get(json.loads(text)["id"])) for text in texts]
+            self._put_aside([(text, reason) for text, reason in named if reason is not None])
 
     def _send_outcomes(self, _: SpoolBatch, texts: list[bytes]) -> None:
         outcomes = [(text, json.loads(text)) for text in texts]
         told = [outcome for _, outcome in outcomes if outcome["id"] not in self._not_in_log]
         if told:
             self._ask(requests.report(self._experiment, told))
-        for text, outcome in outcomes:
-            if outcome["id"] in self._not_in_log:  # what the log calls so is the decision of somebody else
-                self._put_aside(text, "its decision was refused")
+        # What the log calls so is the decision of somebody else.
+        others = [text for text, outcome in outcomes if outcome["id"] in self._not_in_log]
+        self._put_aside([(text, "its decision was refused") for text in others])
 
-    def _put_aside(self, text: bytes, reason: str) -> None:
-        log.error("the service refuses %s: %s", text[:60].decode("utf-8", "replace"), reason)
-        entry: dict[str, Any] = {"refused": json.loads(text), "reason": reason}
-        if "arm" in entry["refused"]:
-            self._not_in_log.add(entry["refused"]["id"])
-        journal.synchronise(journal.append(self._refused, [entry]))
+    def _put_aside(self, refused: list[tuple[bytes, str]]) -> None:
+        """Keep what will not be in the log, and why."""
+        found: list[dict[str, Any]] = [{"refused": json.loads(text), "reason": reason} for text, reason in refused]
+        for entry in found[:MAX_TOLD]:
+            log.error("the service refuses %r of %d: %s", entry["refused"]["id"], len(found), entry["reason"])
+        if found:
+            journal.synchronise(journal.append(self._refused, found))
+        self._not_in_log |= {entry["refused"]["id"] for entry in found if "arm" in entry["refused"]}
 
     def _ask(self, request: Request[Any]) -> Any:
         return self._transport.ask(request, Deadline(self._timeout))
