@@ -37,7 +37,7 @@ from conebandit.service.shift import rehearse_shift
 from conebandit.service.stores.records import Record, canonical
 
 ARMS, OUTCOMES = 4, 125  # at most as many arms as there are; enough for a model to be fitted many times
-BUSY_ARMS, BUSY_OUTCOMES = 60, 200  # so many arms that outcomes come in before a fit of ConeKernel is done
+BUSY_ARMS, BUSY_OUTCOMES = 60, 130  # so many arms that outcomes come in before a fit of ConeKernel is done
 SMALL: dict[str, Any] = {
     "id": "small",
     "arms": ["a", "b"],

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from conebandit._version import __version__
@@ -29,13 +29,17 @@ from conebandit.service.http.routes.traffic import add_traffic_routes
 
 
 class _Service(FastAPI):
-    """With the ways to send a key in its OpenAPI schema."""
+    """With the ways to send a key in its OpenAPI schema, and with routes that are made once."""
 
     def openapi(self) -> dict[str, Any]:
         """The schema; made once."""
         schema = super().openapi()
         schema["components"]["securitySchemes"] = KEY_SCHEMES
         return schema
+
+    def include_router(self, router: APIRouter) -> None:  # type: ignore[override]  # ours need no prefix, or the like
+        """Take routes as they are; FastAPI would make each of them once more when the first request comes."""
+        self.router.routes.extend(router.routes)
 
 
 def create_app(
