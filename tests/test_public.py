@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -9,7 +10,10 @@ import typing
 from importlib.resources import files
 from pathlib import Path
 
+import pytest
+
 import conebandit
+from conebandit import _public
 from conebandit.experiment import declaration
 
 # Their docstrings are texts of the HTTP schema; the example of Client shows them.
@@ -121,3 +125,58 @@ def test_every_type_that_a_user_meets_in_an_annotation_is_public():
             module = getattr(met, "__module__", "")
             if isinstance(met, type) and module.startswith("conebandit") and "environments" not in module:
                 assert met in public, f"{name} speaks of {module}.{met.__name__}, which is not public"
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_public_names_are_loaded_when_the_first_is_asked_for():
+    """A service needs few of them, and starts sooner."""
+    before = "import sys, conebandit; print(conebandit.__version__, 'numba' in sys.modules)"
+    assert run(before) == [conebandit.__version__, "False"]
+    for ask in ("from conebandit import Cone", "conebandit.policies", "from conebandit import *", "dir(conebandit)"):
+        code = f"import conebandit; {ask}; print(*sorted(set(vars(conebandit)) & set(conebandit.__all__)))"
+        assert run(code) == sorted(conebandit.__all__), ask
+
+
+def test_every_public_name_is_what_it_is_elsewhere():
+    assert set(conebandit.__all__) <= set(dir(conebandit))
+    for name in conebandit.__all__:
+        thing = getattr(conebandit, name)
+        assert thing is getattr(_public, name)
+        if hasattr(thing, "__qualname__"):
+            assert pickle.loads(pickle.dumps(thing)) is thing
+    with pytest.raises(AttributeError, match="module 'conebandit' has no attribute 'Come'"):
+        conebandit.Come  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Come'"):
+        exec("from conebandit import Come")
+
+
+def test_the_function_that_simulates_is_never_the_module_of_its_name():
+    for first in (
+        "import conebandit.simulate",
+        "from conebandit.simulate import Run",
+        "import conebandit.evaluation.log",
+    ):
+        assert run(f"{first}; import conebandit; print(type(conebandit.simulate).__name__)") == ["function"], first
+
+
+def test_threads_that_ask_at_once_all_get_what_they_ask_for():
+    code = """
+import threading, conebandit
+found, gate = [], threading.Barrier(4)
+def ask(name):
+    gate.wait()
+    found.append(getattr(conebandit, name).__name__)
+threads = [threading.Thread(target=ask, args=[name]) for name in ("Cone", "Client", "simulate", "Edge")]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+print(*sorted(found))
+"""
+    assert run(code) == ["Client", "Cone", "Edge", "simulate"]
+
+
+def test_the_service_loads_nothing_that_only_studies_need():
+    loaded = set(run("import sys, conebandit.cli, conebandit.service.http.server; print(*sys.modules)"))
+    assert "conebandit.service.http.server" in loaded
+    assert not loaded & {"joblib", "conebandit.simulate", "conebandit.evaluation.log", "conebandit._public"}

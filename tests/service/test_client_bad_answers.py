@@ -1,7 +1,9 @@
 """Answers with a good status that are none of the service's: for the caller they are as good as none."""
 
 import asyncio
+import dataclasses
 import json
+import pickle
 
 import pytest
 from hypothesis import example, given
@@ -80,29 +82,83 @@ CHANCES = st.sampled_from([0, 0.0, 0.25, 1, 1.0, 1.5, -0.1, float("nan"), True, 
 NAMES = st.sampled_from(["a", "", 5, None, 0.5])
 
 
-@given(
-    st.fixed_dictionaries(
-        {"id": st.just("d"), "active": st.lists(NAMES, max_size=2) | NAMES},
-        optional={
-            "arm": NAMES,
-            "propensity": CHANCES,
-            "mode": NAMES,
-            "policy_version": NAMES,
-            "probabilities": st.none() | st.dictionaries(st.sampled_from("ab"), CHANCES, max_size=2),
-            "repeated": st.booleans() | NAMES,
-            "news": NAMES,
-        },
-    )
+TABLES = st.fixed_dictionaries(
+    {"active": st.lists(NAMES, max_size=2) | NAMES},
+    optional={
+        "arm": NAMES,
+        "propensity": CHANCES,
+        "mode": NAMES,
+        "policy_version": NAMES,
+        "probabilities": st.none() | st.dictionaries(st.sampled_from("ab"), CHANCES, max_size=2),
+        "repeated": st.booleans() | NAMES,
+        "news": NAMES,
+    },
 )
-@example({**ARM, "probabilities": {"a": 0.5, "b": 0.5}, "repeated": False, "propensity": 0.5, "policy_version": "v"})
-def test_a_quick_look_finds_what_a_thorough_one_does(table):
+PLAIN = {  # as a service sends it
+    "id": "d",
+    "arm": "a",
+    "propensity": 0.5,
+    "active": ["a", "b"],
+    "mode": "live",
+    "policy_version": "v",
+    "probabilities": {"a": 0.5, "b": 0.5},
+    "repeated": False,
+}
+
+
+@given(st.lists(st.just(PLAIN) | TABLES | TABLES.map(lambda table: {**PLAIN, **table}), min_size=1, max_size=3))
+@example([PLAIN, PLAIN])
+@example([PLAIN, {**PLAIN, "probabilities": {}, "active": []}])
+@example([PLAIN, {**PLAIN, "probabilities": {"a": float("nan")}}])
+@example([PLAIN, {**PLAIN, "propensity": 0.0}])
+def test_a_quick_look_finds_what_a_thorough_one_does(tables):
     def found(read):
         try:
-            return repr(read(table))
+            return repr(read())
         except (ValueError, TypeError) as error:
             return type(error), str(error)
 
-    assert found(answers._assignment) == found(answers._checked_assignment)
+    tables = [{**table, "id": f"d{i}"} for i, table in enumerate(tables)]
+    content = json.dumps(tables[0] if len(tables) == 1 else {"decisions": tables}).encode()
+    ids = [table["id"] for table in tables]
+    plain = found(lambda: [answers._checked_assignment(table) for table in tables])
+    assert found(lambda: answers.assignments(ids, content)) == plain
+
+
+def test_a_quick_look_is_enough_for_what_a_service_sends():
+    quick = answers._plain_assignments([dict(PLAIN), {**PLAIN, "id": "d2"}])
+    assert quick == [answers._checked_assignment(PLAIN), answers._checked_assignment({**PLAIN, "id": "d2"})]
+    assert (hash(quick[0].active), quick[0]) == (hash(("a", "b")), pickle.loads(pickle.dumps(quick[0])))
+    assert dataclasses.replace(quick[0], arm="b").arm == "b"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        quick[0].arm = "b"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+@example("\ud800")
+@example({"a": [float("nan"), -0.0, 1e-320, 5e-324, 1.7976931348623157e308, 2**70, 0.1 + 0.2]})
+def test_long_answers_are_read_as_short_ones_are(value):
+    content = json.dumps({"value": value, "filling": "." * answers._LONG}).encode()
+    assert repr(answers._parsed(content)) == repr(json.loads(content))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{" + b" " * 100_000, b"\xff" * 100_000, b" " * 100_000])
+def test_long_answers_that_are_none_are_refused_as_short_ones_are(content):
+    for read in (answers._parsed, json.loads):
+        with pytest.raises((ValueError, RecursionError)):
+            read(content)
+
+
+def test_long_answers_are_read_without_what_comes_with_the_service(monkeypatch):
+    monkeypatch.setattr(answers, "_quick_reader", lambda: None)
+    assert answers._parsed(b"[" + b"1," * answers._LONG + b"1]") == [1] * (answers._LONG + 1)
 
 
 def test_what_a_later_release_may_send_is_taken():

@@ -5,6 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from conebandit.validate.arguments import (
     as_arm,
@@ -13,6 +15,7 @@ from conebandit.validate.arguments import (
     as_increasing,
     as_integer,
     as_key,
+    as_keys,
     as_number,
     as_positive,
     as_resolution,
@@ -160,6 +163,23 @@ def test_keys_are_the_lowest_64_bits():
     assert as_key(2**64 + 5) == as_key(5) == as_key(np.int8(5)) == 5
     assert as_key(-1) == 2**64 - 1
     assert as_key("a") == as_key(b"a") != as_key("b")
+
+
+@given(st.lists(st.text() | st.integers() | st.binary()) | st.lists(st.text()))
+@example(["\ud800"])
+@example(["d1", True])
+def test_many_keys_are_the_bits_of_each(keys):
+    def found(make):
+        try:
+            return make().tolist()
+        except (TypeError, UnicodeEncodeError) as error:
+            return type(error), str(error)
+
+    many = found(lambda: as_keys(keys, len(keys)))
+    assert many == found(lambda: np.array([as_key(key) for key in keys], dtype=np.uint64))
+    if isinstance(many, list):  # every kind of array is compiled for anew
+        bits = as_keys(keys, len(keys))
+        assert (bits.dtype, bits.flags.writeable, bits.flags.c_contiguous) == (np.uint64, True, True)
 
 
 @pytest.mark.parametrize("value", [0.5, [0.5, 0.5], (0.5, Fraction(1, 2)), np.array([0.5, 0.5]), np.float32(0.5)])

@@ -18,6 +18,7 @@ from conebandit.validate.arrays import FloatArray, as_floats
 
 Key = int | str | bytes
 
+KEY_BYTES = 8  # of the hash of a key
 MAX_REWARD = 1e150  # in size; squares of larger ones overflow, and one of them would spoil all estimates for good
 
 
@@ -37,7 +38,7 @@ def as_key(key: Key) -> np.uint64:
     if type(key) is int:  # by far the most common
         return np.uint64(key & 0xFFFFFFFFFFFFFFFF)
     if isinstance(key, str | bytes):
-        digest = blake2b(key.encode() if isinstance(key, str) else key, digest_size=8).digest()
+        digest = blake2b(key.encode() if isinstance(key, str) else key, digest_size=KEY_BYTES).digest()
         return np.uint64(int.from_bytes(digest, "little"))
     if is_integer(key):
         return np.uint64(int(key) & 0xFFFFFFFFFFFFFFFF)
@@ -57,7 +58,12 @@ def as_keys(keys: Iterable[Key], n: int) -> NDArray[np.uint64]:
     if isinstance(keys, np.ndarray) and keys.ndim == 1 and keys.dtype.kind in "iu":
         bits = keys.astype(np.uint64)  # of negative numbers the same 64 bits
     else:
-        bits = np.array([as_key(key) for key in keys], dtype=np.uint64)
+        given = list(keys)
+        if set(map(type, given)) == {str}:  # ids of decisions: in half the time
+            digests = b"".join([blake2b(key.encode(), digest_size=KEY_BYTES).digest() for key in given])
+            bits = np.frombuffer(digests, dtype="<u8").astype(np.uint64)
+        else:
+            bits = np.array([as_key(key) for key in given], dtype=np.uint64)
     if len(bits) != n:
         raise ValueError(f"keys must be {n}, one for each context; got {len(bits)}.")
     return bits

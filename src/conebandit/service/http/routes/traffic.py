@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from conebandit.service.engine.requests import Decide
 from conebandit.service.engine.traffic import assignment
@@ -60,7 +60,8 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
 
     app.include_router(deciding)
     app.include_router(reporting)
-    tables: TypeAdapter[Any] = TypeAdapter(DecisionTables | DecisionTable)
+    # In this order, and only one of them if it fits: each entry of a batch would be looked at twice.
+    tables: TypeAdapter[Any] = TypeAdapter(Annotated[DecisionTables | DecisionTable, Field(union_mode="left_to_right")])
     ways = [
         ShortWay(cast("APIRoute", deciding.routes[0]), "decide", tables, decide_tables),
         ShortWay(cast("APIRoute", reporting.routes[0]), "report", TypeAdapter(OutcomesBody), report),
