@@ -1,9 +1,14 @@
 """Context columns of a declaration: what a value becomes, and what the rules do with others."""
 
+from collections import UserDict, defaultdict
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from conebandit.experiment.columns import Categorical, Numeric, read_columns
+from conebandit.experiment.columns import Categorical, Numeric, plain_coordinates, read_columns
+from conebandit.experiment.declaration import MIN_FOR_ARRAYS, Experiment, coordinates_of_many
 from conebandit.experiment.errors import InvalidError
 
 
@@ -86,3 +91,73 @@ def test_booleans_are_levels():
 
 def test_numbers_are_decoded():
     assert Numeric("age", 18, 98).decode(np.array([[0.25], [1.0]])).tolist() == [38.0, 98.0]
+
+
+MANY = Experiment.from_dict(
+    {
+        "id": "e",
+        "arms": ["a", "b"],
+        "metrics": [{"name": "m"}],
+        "context": [
+            {"name": "age", "low": -1.5, "high": 98.1, "missing": 3},
+            {"name": "height", "low": 1e-300, "high": 1e15, "out_of_range": "clip"},
+            {"name": "ma\u00df", "levels": ["\u00e9t\u00e9", "true", "tea"], "unknown": "zeros", "missing": "tea"},
+        ],
+    }
+)
+NUMBERS = st.one_of(
+    st.floats(-2, 99),
+    st.integers(-2, 99),
+    st.sampled_from([-0.0, 0.0, 98.1, np.nextafter(98.1, 99), 5e-324, 1e15, 1e16]),
+)
+ODD = st.sampled_from([None, True, np.float64(0.5), "7", float("nan"), float("inf"), 10**400, -(10**17)])
+WORDS = st.sampled_from(["\u00e9t\u00e9", "tea", "true", "e\u0301te\u0301", "coffee", True, False, None, 3, ["tea"]])
+
+
+def contexts_of(numbers, words):
+    plain = st.fixed_dictionaries({"age": numbers, "height": numbers, "ma\u00df": words})
+    return st.one_of(plain, plain, plain, plain.map(lambda c: dict(reversed(c.items()))))
+
+
+def outcome(work):
+    """What comes out, to the bit, or why nothing does."""
+    try:
+        return [[number.hex() for number in row] for row in work()]
+    except InvalidError as error:
+        return str(error)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_many_contexts_are_encoded_as_one_after_the_other(data):
+    n = data.draw(st.sampled_from([1, 2, MIN_FOR_ARRAYS - 1, MIN_FOR_ARRAYS, 3 * MIN_FOR_ARRAYS]))
+    plain = contexts_of(
+        st.one_of(st.floats(0, 98), st.integers(1, 90)), st.sampled_from(["\u00e9t\u00e9", "tea", True])
+    )
+    odd = st.one_of(
+        contexts_of(NUMBERS | ODD, WORDS),
+        st.just({}),
+        st.just({"age": 1, "height": 2, "other": "tea"}),
+        st.just(UserDict(age=1, height=2)),
+    )
+    contexts = data.draw(st.lists(plain, min_size=n, max_size=n))
+    for place in data.draw(st.lists(st.integers(0, n - 1), max_size=2)):
+        contexts[place] = data.draw(odd)
+    together = outcome(lambda: coordinates_of_many(MANY, contexts).tolist())
+    assert together == outcome(lambda: [MANY.coordinates(context) for context in contexts])
+
+
+def test_contexts_that_leave_nothing_to_a_rule_are_encoded_by_columns():
+    good = {"age": 1, "height": 2.0, "ma\u00df": "tea"}
+    assert plain_coordinates(MANY.columns, [good] * 3).shape == (3, 5)
+    sparse = defaultdict(float, age=1, height=2, other=3)
+    for other in (
+        {**good, "age": None},
+        {**good, "height": 10**400},
+        {**good, "ma\u00df": "coffee"},
+        sparse,
+        {"age": 1},
+    ):
+        assert plain_coordinates(MANY.columns, [good, other]) is None
+    assert len(sparse) == 3, "nobody's context is changed"
+    assert plain_coordinates((), [{}, {}]) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ from conebandit.validate.arrays import FloatArray
 MAX_COORDINATES = 100
 
 
-_NUMBERS = {int, float}
+_NUMBERS, _WORDS = {int, float}, {str, bool}
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,18 @@ class Numeric:
         plain = type(value) in _NUMBERS and self.low <= value <= self.high  # as nearly always, so it is quick
         number = float(value) if plain else self._checked(value)
         return [min((number - self.low) / (self.high - self.low), 1.0)]
+
+    def plain_coordinates(self, values: Sequence[Any]) -> FloatArray | None:
+        """The coordinates (n, 1) of many values, quickly; None unless all of them are numbers within the bounds."""
+        if not _NUMBERS.issuperset(map(type, values)):
+            return None
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except OverflowError:  # an integer of hundreds of digits
+            return None
+        if not ((numbers >= self.low) & (numbers <= self.high)).all():
+            return None
+        return np.minimum((numbers - self.low) / (self.high - self.low), 1.0)[:, None]
 
     def _checked(self, value: Any) -> float:
         """The number within the bounds that a value stands for."""
@@ -117,6 +129,15 @@ class Categorical:
             )
         return [float(level == value) for level in self.levels]
 
+    def plain_coordinates(self, values: Sequence[Any]) -> FloatArray | None:
+        """The coordinates (n, levels) of many values, quickly; None unless all of them are levels, or booleans."""
+        if not _WORDS.issuperset(map(type, values)):
+            return None
+        position: dict[Any, int] = {level: i for i, level in enumerate(self.levels)}
+        position |= {value: position.get(str(value).lower(), -1) for value in (True, False)}
+        found = [position.get(value, -1) for value in values]
+        return None if -1 in found else np.eye(len(self.levels))[found]
+
 
 Column = Numeric | Categorical
 
@@ -134,6 +155,32 @@ def by_column(columns: Sequence[Column], contexts: FloatArray) -> Iterator[tuple
     for column in columns:
         yield column, contexts[:, start : start + column.width]
         start += column.width
+
+
+def plain_coordinates(columns: Sequence[Column], contexts: Sequence[Mapping[str, Any]]) -> FloatArray | None:
+    """The coordinates (n, d) of many contexts, column by column, which is much quicker than one after the other.
+
+    None if some context leaves anything to a rule, or is wrong.
+
+    Examples
+    --------
+    >>> columns = Numeric("age", 20, 60), Categorical("device", ("phone", "desk"))
+    >>> plain_coordinates(columns, [{"age": 30, "device": "desk"}, {"age": 60.0, "device": "phone"}]).tolist()
+    [[0.25, 0.0, 1.0], [1.0, 1.0, 0.0]]
+    >>> plain_coordinates(columns, [{"age": 30, "device": "desk"}, {"age": None, "device": "desk"}])
+    """
+    if not columns or set(map(type, contexts)) != {dict} or set(map(len, contexts)) != {len(columns)}:
+        return None
+    parts = []
+    for column in columns:
+        try:
+            part = column.plain_coordinates([context[column.name] for context in contexts])
+        except KeyError:
+            return None
+        if part is None:
+            return None
+        parts.append(part)
+    return np.hstack(parts)
 
 
 def _value_or_default(column: Column, value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from conebandit.experiment import cones, entries
 from conebandit.experiment.arms import Features, read_added_arms, read_arms
-from conebandit.experiment.columns import Column, read_columns
+from conebandit.experiment.columns import Column, plain_coordinates, read_columns
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.inference import infer
 from conebandit.experiment.metrics import Metric, read_metrics, warnings_about, warnings_about_ranges
@@ -48,6 +48,7 @@ ShiftBlock = int | Literal["auto"] | Calendar  # what ShiftMonitor calls a block
 MAX_ESTIMATES = 4_000_000
 MAX_COLUMN = 128  # characters of the name of a column that is not part of a context
 MAX_SHIFT_BLOCK = 1_000_000
+MIN_FOR_ARRAYS = 8  # contexts from which on arrays are quicker than lists
 KNOWN = (
     *("id", "arms", "metrics", "cone", "context", "policy", "seed", "mode", "baseline", "shift_block", "table"),
     *("unit", "rules", "stage", "added_arms"),
@@ -330,6 +331,12 @@ def as_mode(mode: Any) -> Mode:
     """One of the traffic modes."""
     checked: Mode = entries.one_of(mode, MODES, "mode")
     return checked
+
+
+def coordinates_of_many(experiment: Experiment, contexts: Sequence[Mapping[str, Any]]) -> FloatArray:
+    """What :meth:`Experiment.encode` says of each of many contexts, shape (n, d)."""
+    plain = plain_coordinates(experiment.columns, contexts) if len(contexts) >= MIN_FOR_ARRAYS else None
+    return np.array([experiment.coordinates(context) for context in contexts]) if plain is None else plain
 
 
 def as_stage(stage: Any) -> Stage:
