@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from hashlib import blake2b
+from itertools import compress, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conebandit._version import __version__
 from conebandit.experiment.declaration import Stage
@@ -43,7 +45,9 @@ def choose(state: State, x: FloatArray, key: str, at: int) -> Selection:
     return _without_policy(state, at) or _select(state, state.policy.decide(x, key), key, at)
 
 
-def choose_many(state: State, xs: Sequence[Sequence[float]], keys: Sequence[str], at: int) -> list[Selection]:
+def choose_many(
+    state: State, xs: Sequence[Sequence[float]] | FloatArray, keys: Sequence[str], at: int
+) -> list[Selection]:
     """What :func:`choose` says for each of many contexts; only where a decision does not change the next one.
 
     So not where safety rules count decisions. The policy is asked once, which is much quicker.
@@ -51,7 +55,7 @@ def choose_many(state: State, xs: Sequence[Sequence[float]], keys: Sequence[str]
     served = _without_policy(state, at)
     if served is not None:
         return [served] * len(keys)
-    made = state.policy.decide_many(np.array(xs), keys)
+    made = state.policy.decide_many(np.asarray(xs), keys)
     if state.rules.rules or not all(state.arms[name] for name in state.known):  # some may have to be drawn again
         rows = zip(made.arms.tolist(), made.propensities.tolist(), *made[2:], keys, strict=True)
         return [_select(state, Decision(*row), key, at) for *row, key in rows]
@@ -60,25 +64,43 @@ def choose_many(state: State, xs: Sequence[Sequence[float]], keys: Sequence[str]
 
 def _select_all(state: State, made: Decisions) -> list[Selection]:
     """What :func:`_select` says of each decision, where nothing but the policy has a say."""
-    mode, known, baseline = state.mode, state.known, Choice(state.experiment.baseline, 1.0)
+    mode, known = state.mode, state.known
     version = Version(state.experiment.policy, __version__, state.version)
-    in_order = sorted(range(len(known)), key=known.__getitem__)  # as on disk
-    names, chances = [known[k] for k in in_order], made.probabilities[:, in_order]
-    all_possible = np.all(chances > 0.0, axis=1).tolist()
-    in_play: dict[tuple[bool, ...], tuple[str, ...]] = {}  # one for many decisions
-    chosen = []
-    rows = zip(made.arms.tolist(), made.propensities.tolist(), made.masks.tolist(), chances.tolist(), strict=True)
-    for (arm, propensity, mask, row), possible in zip(rows, all_possible, strict=True):
-        active = in_play.get(tuple(mask))
-        if active is None:
-            active = in_play[tuple(mask)] = tuple(itertools.compress(known, mask))
-        probabilities = dict(zip(names, row, strict=True))
-        if not possible:
-            probabilities = {name: chance for name, chance in probabilities.items() if chance > 0.0}
-        choice = Choice(known[arm], propensity, probabilities)
-        served = choice if mode == "live" else baseline
-        chosen.append(Selection(mode, served.arm, served.propensity, active, choice, version))
-    return chosen
+    arms, propensities = [known[arm] for arm in made.arms.tolist()], made.propensities.tolist()
+    in_play = lru_cache(maxsize=None)(partial(_named, known))  # one for many decisions
+    active = list(map(in_play, _rows(made.masks)))
+    choices = list(map(Choice, arms, propensities, _tables(known, made.probabilities)))
+    if mode != "live":
+        arms, propensities = [state.experiment.baseline] * len(arms), [1.0] * len(arms)
+    return list(map(Selection, repeat(mode), arms, propensities, active, choices, repeat(version)))
+
+
+def _tables(known: tuple[str, ...], chances: FloatArray) -> list[dict[str, float]]:
+    """The probabilities (n, K) of each decision by name, of arms that have one."""
+    in_order = _in_order(known)
+    names, chances = tuple(known[k] for k in in_order), chances[:, in_order]
+    possible = chances > 0.0
+    if possible.all():
+        return [dict(zip(names, row, strict=True)) for row in chances.tolist()]
+    has_any = lru_cache(maxsize=None)(partial(_named, names))
+    rows = zip(_rows(possible), chances.tolist(), strict=True)
+    return [dict(zip(has_any(flags), compress(row, flags), strict=True)) for flags, row in rows]
+
+
+@lru_cache(maxsize=64)
+def _in_order(known: tuple[str, ...]) -> list[int]:
+    """Positions of arms in the order of their names, as on disk."""
+    return sorted(range(len(known)), key=known.__getitem__)
+
+
+def _named(names: tuple[str, ...], flags: Sequence[bool]) -> tuple[str, ...]:
+    """Those of the arms that are flagged."""
+    return tuple(compress(names, flags))
+
+
+def _rows(flags: NDArray[np.bool_]) -> Iterator[tuple[bool, ...]]:
+    """The rows of a table."""
+    return zip(*flags.T.tolist(), strict=True)
 
 
 def _without_policy(state: State, at: int) -> Selection | None:
@@ -97,23 +119,29 @@ def serve_baseline(state: State) -> Selection:
 def _select(state: State, decision: Decision, key: str, at: int) -> Selection:
     """What is served where the policy has decided so."""
     mode, known = state.mode, state.known
-    active = [name for name, plays in zip(known, decision.mask.tolist(), strict=True) if plays]
+    active = _named(known, decision.mask.tolist())
     arm, propensity = known[decision.arm], decision.propensity
     probabilities: dict[str, float] | None = None  # as a policy of another package may leave them
     if decision.probabilities is not None:
-        chances = zip(known, decision.probabilities.tolist(), strict=True)
-        probabilities = {name: chance for name, chance in sorted(chances) if chance > 0.0}  # sorted, as on disk
-    if not all(state.arms[name] for name in (arm, *active)):
+        chances = decision.probabilities.tolist()
+        probabilities = {known[k]: chances[k] for k in _in_order(known) if chances[k] > 0.0}
+    if not all(map(state.arms.__getitem__, (arm, *active))):
         arm, probabilities = _choose_unretired(state, decision, key)
-        active, propensity = [name for name in known if name in probabilities], probabilities[arm]
-    ruled = _ruled(state, probabilities or dict.fromkeys(sorted(active), 1.0), at)
-    if ruled is not None:
-        arm, probabilities = _draw(ruled, _number(state.experiment.seed, key)), ruled
-        active, propensity = [name for name in known if name in probabilities], probabilities[arm]
+        active, propensity = _those_in(probabilities, known), probabilities[arm]
+    if state.rules.rules:
+        ruled = _ruled(state, probabilities or dict.fromkeys(sorted(active), 1.0), at)
+        if ruled is not None:
+            arm, probabilities = _draw(ruled, _number(state.experiment.seed, key)), ruled
+            active, propensity = _those_in(probabilities, known), probabilities[arm]
     choice = Choice(arm, propensity, probabilities)
     served = choice if mode == "live" else Choice(state.experiment.baseline, 1.0)
     version = Version(state.experiment.policy, __version__, state.version)
-    return Selection(mode, served.arm, served.propensity, tuple(active), choice, version)
+    return Selection(mode, served.arm, served.propensity, active, choice, version)
+
+
+def _those_in(probabilities: dict[str, float], known: tuple[str, ...]) -> tuple[str, ...]:
+    """Arms that have a probability, in the order of the policy."""
+    return tuple(name for name in known if name in probabilities)
 
 
 def keep(drawn: Decided) -> Selection:
@@ -128,8 +156,6 @@ def _ruled(state: State, weights: dict[str, float], at: int) -> dict[str, float]
     In a burn-in they are the same for all arms that may be served; else those of the policy, without the arms that may
     not. If that leaves none, the baseline is served: it always may be.
     """
-    if not state.rules.rules:
-        return None  # quickly, as for most experiments
     barred = state.rules.barred(at)
     if state.rules.burning_in(at):
         weights = {name: 1.0 for name in sorted(state.known) if state.arms[name] and name not in barred}

@@ -21,6 +21,7 @@ from conebandit.service.log.rules import Rules
 from conebandit.service.log.selection import Selection, Version
 from conebandit.service.log.state import State, checksum
 from conebandit.service.stores.records import canonical
+from conebandit.validate.arrays import FloatArray
 
 FORMAT = 1
 
@@ -63,10 +64,10 @@ class PublishedState:
         """What tells it from all others: a log that was restored may have one of the same checksum elsewhere."""
         return f"{self.seq}-{self.check}"
 
-    def decide(self, xs: Sequence[Sequence[float]], keys: Sequence[str]) -> list[Selection]:
+    def decide(self, xs: Sequence[Sequence[float]] | FloatArray, keys: Sequence[str]) -> list[Selection]:
         """What is served in each of some contexts: a function of this state, the contexts and the keys alone."""
         if len(keys) == 1:  # as most callers ask
-            return [choose(self.state, np.array(xs[0]), keys[0], self.at)]
+            return [choose(self.state, np.asarray(xs[0]), keys[0], self.at)]
         return choose_many(self.state, xs, keys, self.at) if keys else []
 
     def prepare(self) -> None:
