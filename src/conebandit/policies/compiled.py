@@ -283,4 +283,5 @@ def estimates(policy: CompiledPolicy, contexts: ArrayLike) -> tuple[FloatArray, 
 
 def _bits(key: Key) -> int:
     """The 64 bits of a key as the integer that kernels take, which has a sign."""
-    return int(as_key(key).view(np.int64))
+    bits = int(as_key(key))
+    return bits if bits < 2**63 else bits - 2**64
