@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -31,15 +33,6 @@ class Place(NamedTuple):
     segment: int = 1
     offset: int = 0
     mark: StateMark | None = None
-
-
-class Kept(NamedTuple):
-    """A decision that is in the spool: where, how many bytes it has, and the state that it was made from."""
-
-    segment: int
-    offset: int
-    size: int
-    mark: StateMark
 
 
 class SpoolBatch(NamedTuple):
@@ -101,10 +94,10 @@ class Spool:
         self._held = ExitStack()
         if not self._held.enter_context(journal.locked(folder / "lock", wait=False)):
             raise BlockingIOError(f"another process uses the spool {folder}: give each a folder of its own.")
-        self._index: dict[str, Kept] = {}
+        self._index: dict[str, tuple[int, int, int]] = {}  # segment, offset and size of each decision
         self._ids: dict[int, list[str]] = {}  # of the decisions in each segment
+        self._marks: dict[int, list[tuple[int, StateMark | None]]] = {}  # states in it and their offsets; None: damaged
         self._sizes: dict[int, int] = {}
-        self._mark: StateMark | None = None  # the last one in the current segment
         self.waiting = self.pending = 0  # bytes, and lines other than those of states
         self._segments = deque(sorted(int(path.stem) for path in folder.glob(f"*{SUFFIX}")) or [1])
         self.uploaded = self._read_place()
@@ -122,26 +115,26 @@ class Spool:
         if self._sizes[self._segments[-1]] >= SEGMENT:
             self._begin_segment()
         number = self._segments[-1]
-        mark = mark or self._mark
-        opening = b"" if mark is None or mark == self._mark else mark.line()
-        end, known = self._sizes[number], self._ids[number]
-        text, place, n_known = b"".join([opening, *lines]), end + len(opening), len(known)
-        waiting, pending, after = self.waiting + len(text), self.pending + len(lines), end + len(text)
+        begin, marks, known = self._sizes[number], self._marks[number], self._ids[number]
+        opening = b"" if mark is None or mark == marks[-1][1] else mark.line()
+        text, place, n_known, n_marks = b"".join([opening, *lines]), begin + len(opening), len(known), len(marks)
+        end, waiting, pending = begin + len(text), self.waiting + len(text), self.pending + len(lines)
         try:
             self._write(text)
+            if opening:
+                marks.append((begin, mark))
             for id_, one in zip(ids, lines, strict=False):
-                assert mark is not None  # decisions are made from a state
-                self._index[id_] = Kept(number, place, len(one), mark)
-                known.append(id_)
+                self._index[id_] = (number, place, len(one))
                 place += len(one)
+            known += ids
         except BaseException:  # a full disk; or a signal, by which a time limit ends whatever is being done
-            os.ftruncate(self._descriptor, end)
-            del known[n_known:]
+            os.ftruncate(self._descriptor, begin)
+            del known[n_known:], marks[n_marks:]
             for id_ in ids:
                 self._index.pop(id_, None)
             raise
         # Nothing is called from here on, so no signal comes in between.
-        self._mark, self._sizes[number], self.waiting, self.pending = mark, after, waiting, pending
+        self._sizes[number], self.waiting, self.pending = end, waiting, pending
 
     def _write(self, text: bytes) -> None:
         written = 0
@@ -155,7 +148,12 @@ class Spool:
         self._descriptor = self._open(number)  # first: if it fails, what is there stays in use
         os.close(old)
         self._segments.append(number)
-        self._ids[number], self._sizes[number], self._mark = [], 0, None
+        self._enter(number)
+
+    def _enter(self, number: int) -> list[tuple[int, StateMark | None]]:
+        """Have a segment that has nothing in it; its states to come."""
+        self._ids[number], self._marks[number], self._sizes[number] = [], [(-1, None)], 0
+        return self._marks[number]
 
     def _open(self, number: int) -> int:
         descriptor = os.open(self._path(number), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
@@ -173,15 +171,15 @@ class Spool:
 
     def _read(self, number: int) -> None:
         """Know what is in a segment; half a line at its end, which nobody was answered, is taken away."""
-        self._ids[number], self._sizes[number], self._mark = [], 0, None
+        marks = self._enter(number)
         for offset, text in self._lines(number, 0):
             self._sizes[number] = offset + len(text)
             self.pending += text[:1] in (DECISION, OUTCOME) and (number, offset) >= self.uploaded[:2]
             if text[:1] == STATE:
-                self._mark = StateMark.read(text)
-            elif text[:1] == DECISION and self._mark is not None:
+                marks.append((offset, StateMark.read(text)))
+            elif text[:1] == DECISION and marks[-1][1] is not None:
                 id_ = str(json.loads(text[HEAD:])["id"])
-                self._index[id_] = Kept(number, offset, len(text), self._mark)
+                self._index[id_] = (number, offset, len(text))
                 self._ids[number].append(id_)
         if journal.size(self._path(number)) > self._sizes[number]:
             os.truncate(self._path(number), self._sizes[number])
@@ -204,9 +202,13 @@ class Spool:
         kept = self._index.get(id_)
         if kept is None:
             return None
-        with self._path(kept.segment).open("rb") as file:
-            file.seek(kept.offset)
-            return file.read(kept.size)[HEAD:-1], kept.mark
+        number, offset, size = kept
+        marks = self._marks[number]
+        _, mark = marks[bisect_left(marks, offset, key=itemgetter(0)) - 1]  # the last one before it
+        assert mark is not None  # or it would not be in the index
+        with self._path(number).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)[HEAD:-1], mark
 
     # ---- uploading ----------------------------------------------------------------------------------------------
 
@@ -246,9 +248,9 @@ class Spool:
             number = self._segments.popleft()
             self._path(number).unlink(missing_ok=True)
             for id_ in self._ids.pop(number):
-                if self._index[id_].segment == number:
+                if self._index[id_][0] == number:
                     del self._index[id_]
-            del self._sizes[number]
+            del self._sizes[number], self._marks[number]
 
     def _n_decisions(self, after: int) -> int:
         return sum(len(ids) for number, ids in self._ids.items() if number > after)
