@@ -7,12 +7,12 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+from conebandit.experiment.declaration import coordinates_of_many
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.units import as_unit
 from conebandit.service.client import journal
 from conebandit.service.client.errors import ClientError
 from conebandit.service.client.requests import Context, Time, Values, as_outcomes
@@ -25,7 +25,8 @@ from conebandit.service.edge.lines import (
     Asked,
     StateMark,
     assignment,
-    decision_text,
+    decision_texts,
+    keys_of,
     line,
     read_decision,
 )
@@ -157,8 +158,10 @@ class Edge:
             raise ValueError(f"ids must be as many as contexts, {len(contexts)}; got {len(ids)}.")
         with self._lock:
             self._check_process()
-            names = self._new_ids(len(contexts)) if ids is None else [decision_id(id_, generate=False) for id_ in ids]
-            return self._decide(names, contexts, units or [None] * len(contexts))
+            of = [None] * len(contexts) if units is None else units
+            if ids is None:
+                return self._decide_anew(self._new_ids(len(contexts)), contexts, of)
+            return self._decide([decision_id(id_, generate=False) for id_ in ids], contexts, of)
 
     def report(self, id: str, values: Values, *, observed_at: Time | None = None) -> None:  # noqa: A002
         """Report metrics of a decision of this edge, as :meth:`Client.report`; it is delivered later."""
@@ -185,29 +188,27 @@ class Edge:
             if not same_context(before, context) or whose != unit:
                 raise ClientError(409, f"decision {id_!r} was asked for with another context or unit before.")
         if new:
-            answers |= self._decide_anew(new)
+            made = self._decide_anew(list(new), *zip(*new.values(), strict=True))
+            answers |= {one.id: one for one in made}
         return [answers[id_] for id_ in ids]
 
-    def _decide_anew(self, wanted: Mapping[str, tuple[Context, str | None]]) -> dict[str, Assignment]:
+    def _decide_anew(
+        self, ids: Sequence[str], contexts: Sequence[Context], units: Sequence[str | None]
+    ) -> list[Assignment]:
+        """Decisions that were never asked for; they are in the spool before anybody is told."""
+        if not ids:
+            return []
         published, mark = self._state()
         experiment, at, stale = published.state.experiment, time.time_ns() // 1_000_000, self._is_stale()
-        asked = [
-            Asked(id_, context, experiment.coordinates(context), as_unit(unit, experiment.units))
-            for id_, (context, unit) in wanted.items()
-        ]
-        if stale:
-            made = [published.baseline] * len(asked)
-        else:
-            made = published.decide([one.x for one in asked], [one.key for one in asked])
-        answers, lines = {}, []
-        for one, selection in zip(asked, made, strict=True):
-            text = decision_text(one, at, selection, stale=stale).encode()
-            if len(text) > MAX_TEXT:
-                raise InvalidError(f"context is too long: a decision may have {MAX_TEXT} bytes; got {len(text)}.")
-            lines.append(line(DECISION, text))
-            answers[one.id] = assignment(one.id, selection, mark.version)
-        self._spool.append(mark, lines, list(wanted))
-        return answers
+        xs = coordinates_of_many(experiment, contexts)
+        asked = Asked(ids, contexts, units, keys_of(ids, units, experiment.units))
+        made = [published.baseline] * len(ids) if stale else published.decide(xs, asked.keys)
+        texts = decision_texts(asked, at, made, stale=stale)
+        longest = max(map(len, texts))  # they are ASCII
+        if longest > MAX_TEXT:
+            raise InvalidError(f"context is too long: a decision may have {MAX_TEXT} bytes; got {longest}.")
+        self._spool.append(mark, [line(DECISION, text.encode()) for text in texts], ids)
+        return [assignment(id_, selection, mark.version) for id_, selection in zip(ids, made, strict=True)]
 
     def _new_ids(self, n: int) -> list[str]:
         first, self._made = self._made, self._made + n

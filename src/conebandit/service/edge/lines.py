@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple, Self
 from zlib import crc32
 
+from conebandit.experiment.units import Units, as_unit
 from conebandit.service.client.requests import Context
-from conebandit.service.log.selection import Choice, Selection
+from conebandit.service.log.selection import Selection
+from conebandit.service.log.texts import number_texts
 from conebandit.service.replies import Assignment
 from conebandit.service.stores.records import canonical, new_id
 
@@ -76,63 +77,112 @@ def remains(found: bytes) -> bytes:
 _HEAD_OF_STATE = re.compile(rb"[0-9a-f]{8} \[\d")
 
 
-class Asked:
-    """A decision to make.
+class Asked(NamedTuple):
+    """Decisions to make, column by column.
 
     Attributes
     ----------
-    id, context, x, unit
-        As it was asked for; ``x`` as the policy sees it.
-    key
-        What it is drawn by, and the log calls it: the id, or a random name where there are units.
+    ids, contexts, units
+        As they were asked for.
+    keys
+        What they are drawn by, and the log calls them: their ids, or random names where there are units.
     """
 
-    __slots__ = ("context", "id", "key", "unit", "x")
+    ids: Sequence[str]
+    contexts: Sequence[Context]
+    units: Sequence[str | None]
+    keys: Sequence[str]
 
-    def __init__(self, id_: str, context: Context, x: list[float], unit: str | None) -> None:
-        self.id, self.context, self.x, self.unit = id_, context, x, unit
-        self.key = id_ if unit is None else f"d_{new_id()}"
+
+def keys_of(ids: Sequence[str], units: Sequence[str | None], declared: Units | None) -> Sequence[str]:
+    """The keys of decisions, if they are about units as the experiment wants it."""
+    for unit in units:
+        as_unit(unit, declared)
+    return ids if declared is None else [f"d_{new_id()}" for _ in ids]
 
 
-def decision_text(asked: Asked, at: int, selection: Selection, *, stale: bool) -> str:
-    """A decision as JSON, put together by hand: there are many of them."""
-    mode, arm, propensity, active, choice, _ = selection
-    of_unit = "" if asked.unit is None else f'"unit":{quoted(asked.unit)},"alias":"{asked.key}",'
-    return (
-        f'{{"id":{quoted(asked.id)},{of_unit}"at":{at},"mode":"{mode}","arm":{_name(arm)},'
-        f'"propensity":{value_text(propensity)},"active":[{_names(active)}],"choice":{_choice_text(choice)},'
-        f'"context":{table_text(asked.context)}{_STALE if stale else ""}}}'
+def decision_texts(asked: Asked, at: int, made: Sequence[Selection], *, stale: bool) -> list[str]:
+    """Decisions as JSON, put together by hand: there are many of them, and most differ in their values alone.
+
+    So all values are written together, and put into templates, of which there is one for all decisions of a shape.
+    """
+    values: list[Any] = []
+    templates = []
+    for selection, context, unit in zip(made, asked.contexts, asked.units, strict=True):
+        mode, arm, propensity, active, choice, _ = selection
+        chosen = chances = None
+        values.append(propensity)
+        if choice is not None:
+            chosen, propensity, table = choice
+            values.append(propensity)
+            if table is not None:
+                chances = tuple(table)
+                values += table.values()
+        values += context.values()
+        templates.append(_template(mode, arm, active, chosen, chances, tuple(context), unit is not None, stale))
+    texts, end, found = value_texts(values), 0, []
+    for id_, unit, key, (template, size) in zip(asked.ids, asked.units, asked.keys, templates, strict=True):
+        names = (quoted(id_),) if unit is None else (quoted(id_), quoted(unit), key)
+        start, end = end, end + size
+        found.append(template % (*names, at, *texts[start:end]))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _template(  # noqa: PLR0917  (what makes up a shape)
+    mode: str,
+    arm: str,
+    active: tuple[str, ...],
+    chosen: str | None,
+    chances: tuple[str, ...] | None,
+    columns: tuple[str, ...],
+    of_unit: bool,
+    stale: bool,
+) -> tuple[str, int]:
+    """Decisions of a shape, with places for names, time and values, and how many values there are."""
+    names = '"id":%s,"unit":%s,"alias":"%s"' if of_unit else '"id":%s'
+    choice, size = "null", 1 + len(columns)
+    if chosen is not None:
+        table, size = "null" if chances is None else _table(chances), size + 1 + len(chances or ())
+        choice = f'{{"arm":{_name(chosen)},"propensity":%s,"probabilities":{table}}}'
+    text = (
+        f'{{{names},"at":%d,"mode":"{mode}","arm":{_name(arm)},"propensity":%s,"active":{_list(active)},'
+        f'"choice":{choice},"context":{_table(columns)}{_STALE if stale else ""}}}'
     )
+    return text, size
 
 
 _STALE = ',"stale":true'
-_name = lru_cache(maxsize=1024)(quoted)
 
 
 @lru_cache(maxsize=1024)
-def _names(names: tuple[str, ...]) -> str:
-    return ",".join(map(quoted, names))
+def _name(name: str) -> str:
+    """A name as JSON, in a template."""
+    return quoted(name).replace("%", "%%")
 
 
-def _choice_text(choice: Choice | None) -> str:
-    if choice is None:
-        return "null"
-    arm, propensity, probabilities = choice
-    table = "null" if probabilities is None else table_text(probabilities)
-    return f'{{"arm":{_name(arm)},"propensity":{value_text(propensity)},"probabilities":{table}}}'
+@lru_cache(maxsize=1024)
+def _list(names: tuple[str, ...]) -> str:
+    return f"[{','.join(map(_name, names))}]"
 
 
-def value_text(value: Any) -> str:
-    """A value of a table as JSON; that has no word for numbers that are none."""
+@lru_cache(maxsize=1024)
+def _table(names: tuple[str, ...]) -> str:
+    """A table as JSON, with a place for each value."""
+    return f"{{{','.join([f'{_name(name)}:%s' for name in names])}}}"
+
+
+def value_texts(values: list[Any]) -> list[str]:
+    """Values of tables as JSON."""
+    if set(map(type, values)) == {float}:
+        return number_texts(values)
+    numbers = iter(number_texts([value for value in values if type(value) is float]))
+    return [next(numbers) if type(value) is float else _value_text(value) for value in values]
+
+
+def _value_text(value: Any) -> str:
     kind = type(value)
-    if kind is float and -math.inf < value < math.inf:
-        return repr(value)
-    return quoted(value) if kind is str else canonical(value)
-
-
-def table_text(table: Mapping[str, Any]) -> str:
-    """A table of numbers and texts as JSON."""
-    return f"{{{','.join([f'{quoted(name)}:{value_text(table[name])}' for name in table])}}}"
+    return quoted(value) if kind is str else repr(value) if kind is int else canonical(value)
 
 
 def assignment(id_: str, selection: Selection, version: str) -> Assignment:

@@ -5,6 +5,7 @@ That is pydantic. It differs from :func:`canonical` in what is not ASCII, and in
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -42,6 +43,33 @@ def body_texts(made: Sequence[Decided], by: Sequence[Body]) -> list[str]:
         _quick_text(decided, caused, to_json) if quick else canonical({**decided.to_body(), **caused})
         for decided, caused, quick in zip(made, by, plain, strict=True)
     ]
+
+
+def number_texts(numbers: list[float]) -> list[str]:
+    """What :func:`canonical` makes of each of some numbers, in less time.
+
+    Examples
+    --------
+    >>> number_texts([0.5, 1e-05, -0.0, 1e22])
+    ['0.5', '1e-05', '-0.0', '1e+22']
+    """
+    to_json = _quick_json()
+    if to_json is None or not numbers:
+        return list(map(_number_text, numbers))
+    together = to_json(numbers).decode()[1:-1]
+    texts = together.split(",")
+    if _may_be_odd(together):
+        return [_number_text(numbers[i]) if _may_be_odd(text) else text for i, text in enumerate(texts)]
+    return texts
+
+
+def _number_text(number: float) -> str:
+    return repr(number) if -math.inf < number < math.inf else canonical(number)  # which refuses it
+
+
+def _may_be_odd(text: str) -> bool:
+    """Whether there may be numbers with an exponent, or that Python writes with one, or that are none."""
+    return "e" in text or "0.0000" in text or "n" in text or "N" in text
 
 
 @lru_cache(maxsize=1)
