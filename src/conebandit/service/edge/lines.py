@@ -128,7 +128,7 @@ def decision_texts(asked: Asked, at: int, made: Sequence[Selection], *, stale: b
     return found
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _template(  # noqa: PLR0917  (what makes up a shape)
     mode: str,
     arm: str,
