@@ -49,16 +49,10 @@ class EdgeDesk:
         self._known: dict[tuple[str, int], tuple[Published, Experiment, frozenset[str]]] = {}
 
     def check(self, experiment_id: str, state: tuple[int, str], edge: str, sent: Sequence[SentDecision]) -> Batch:
-        """What of some decisions may be put into the log, and why the rest may not.
-
-        ``state`` is the position at which the state was published that they were made from, and its checksum.
-        """
-        seq, check = state
-        if not EDGE_NAME.fullmatch(edge):
-            raise InvalidError(f"edge must be 1 to 64 letters, digits, dots, - or _; got {ascii(edge)[:80]}.")
+        """What of some decisions may be put into the log, and why the rest may not; for ``state`` see :meth:`find`."""
+        seq = state[0]
+        published = self.find(experiment_id, state, edge)
         event, experiment, arms = self._published(experiment_id, seq)
-        if event.check != check:
-            raise _not_published(experiment_id, seq)
         found: dict[str, Uploaded] = {}
         refused: list[RefusedDecision] = []
         reader = _Reader(experiment, arms, Version(event.policy, event.library, event.position), edge, seq)
@@ -69,12 +63,24 @@ class EdgeDesk:
                     raise InvalidError("the batch has another decision of this id.")
             except InvalidError as error:
                 refused.append(RefusedDecision(one.id[:MAX_ID], str(error)))
-        published = self._states.find(experiment_id, seq, check)
         if published is not None:
             wrong = _different(published, list(found.values()))
             refused += [RefusedDecision(id_, reason) for id_, reason in wrong.items()]
             found = {id_: one for id_, one in found.items() if id_ not in wrong}
         return Batch(event.at, found, refused)
+
+    def find(self, experiment_id: str, state: tuple[int, str], edge: str) -> PublishedState | None:
+        """The state that an edge says it has decided from; None if this process has not seen it.
+
+        ``state`` is the position at which it was published, and its checksum.
+        """
+        seq, check = state
+        if not EDGE_NAME.fullmatch(edge):
+            raise InvalidError(f"edge must be 1 to 64 letters, digits, dots, - or _; got {ascii(edge)[:80]}.")
+        event, *_ = self._published(experiment_id, seq)
+        if event.check != check:
+            raise _not_published(experiment_id, seq)
+        return self._states.find(experiment_id, seq, check)
 
     def _published(self, experiment_id: str, seq: int) -> tuple[Published, Experiment, frozenset[str]]:
         """An event that published a state, and declaration and arms at that time."""

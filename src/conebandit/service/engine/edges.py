@@ -6,6 +6,7 @@ import logging
 
 from conebandit.service.engine.batches import Batch
 from conebandit.service.engine.parts import Part
+from conebandit.service.engine.ready import Ready, read_upload
 from conebandit.service.engine.units import Door
 from conebandit.service.errors import ConflictError
 from conebandit.service.log.choosing import refusal
@@ -64,6 +65,17 @@ class Edges(Part):
         told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
         return Upload(len(new), repeated, tuple(told))
 
+    def take_ready(self, experiment_id: str, ready: Ready) -> Upload:
+        """What :meth:`take` does with decisions that are written as the log will have them."""
+        state = self.transaction.state(experiment_id)
+        door, at = Door(self.transaction, state), self.transaction.time(state)
+        plain = state.experiment.units is None and not state.rules.rules
+        if not plain or ready.latest > at or door.has_any(ready.ids):
+            return self.take(experiment_id, *ready.to_batch())
+        self.transaction.close_windows(state)
+        door.enter_bodies(ready.ids, ready.bodies(at))
+        return Upload(len(ready.ids), 0, ())
+
     def take_uploads(self, experiment_id: str) -> int:
         """Put some of what edges have uploaded into the log, in the order of each edge; how many batches it were."""
         session = self.transaction.session
@@ -71,16 +83,22 @@ class Edges(Part):
         rows = session.uploads(experiment_id, MAX_UPLOADS)
         done = []
         for row in rows:
-            batch, by = Batch.from_text(row.content)
-            refused = {one.id for one in self.take(experiment_id, batch, by).refused}
+            refused = {one.id for one in self._take_upload(experiment_id, row.content).refused}
             if refused:  # somebody else had the same id meanwhile
                 log.error("%s: decisions of edge %s have ids that were taken: %s", experiment_id, row.edge, refused)
+                batch, by = read_upload(row.content)
                 kept = Batch(batch.since, {id_: batch.decisions[id_] for id_ in refused}, [])
                 session.put_upload_aside(experiment_id, row._replace(content=kept.to_text(by)))
             else:
                 done.append(row)
         session.end_uploads(experiment_id, done)
         return len(rows)
+
+    def _take_upload(self, experiment_id: str, content: str) -> Upload:
+        ready = Ready.from_text(content)
+        if ready is not None:
+            return self.take_ready(experiment_id, ready)
+        return self.take(experiment_id, *Batch.from_text(content))
 
 
 def _check_edges(state: State, at: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conebandit.service.errors import CorruptionError, SealKeyError
 from conebandit.service.log.bodies import MAX_POSITION
-from conebandit.service.log.entries import By, Entry, read_as, seal_decisions, seal_event
+from conebandit.service.log.entries import By, Entry, read_as, seal_event
 from conebandit.service.log.events import Decided, Event, Revised
 from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import erased_units, follow, latest_declaration, past_rows, rebuild, start
@@ -161,11 +161,13 @@ class Transaction:
         state.fold(entry, self.session, reports)
         self._write_later(state, [record])
 
-    def append_decisions(self, state: State, made: Sequence[Decided], by: Sequence[By | None]) -> None:
-        """What :meth:`append` does with each of some decisions of one moment; not with units or safety rules."""
-        sealed = seal_decisions(state.head, made, by, self.session.seals, state.experiment.id)
+    def append_sealed(self, state: State, sealed: Sequence[Record], first: Decided) -> None:
+        """What :meth:`append` does with each of some decisions of one moment; not with units or safety rules.
+
+        They are sealed already; ``first`` is what the first of them says.
+        """
         self.changed.add(state.experiment.id)
-        state.fold_decisions(sealed[-1].head, made, self.session)
+        state.fold_decisions(sealed[-1].head, first, [str(record.decision) for record in sealed], self.session)
         self._write_later(state, sealed)
 
     def _write_later(self, state: State, new: Sequence[Record]) -> None:

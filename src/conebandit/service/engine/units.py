@@ -13,7 +13,7 @@ import numpy as np
 from conebandit.service.engine.transaction import Transaction
 from conebandit.service.log.choosing import choose, choose_many, keep
 from conebandit.service.log.edges import AtEdge
-from conebandit.service.log.entries import By, read_as
+from conebandit.service.log.entries import By, read_as, seal_bodies, seal_decisions
 from conebandit.service.log.events import Decided
 from conebandit.service.log.reports import Reports
 from conebandit.service.log.selection import Selection
@@ -117,7 +117,7 @@ class Door:
             Decided(at, id_, one.context, one.x, selection)
             for id_, one, selection in zip(ids, given, selections, strict=True)
         ]
-        self._transaction.append_decisions(self._state, made, [one.by for one in given])
+        self._append(made, [one.by for one in given])
         return dict(zip(ids, made, strict=True))
 
     def _selections(self, xs: Sequence[Sequence[float]], ids: Sequence[str], at: int) -> Sequence[Selection]:
@@ -181,7 +181,21 @@ class Door:
             self._enter_one_by_one(uploaded, at, by)
             return
         made = [Decided(at, id_, one.context, one.x, one.selection, edge=one.edge) for id_, one in uploaded.items()]
-        self._transaction.append_decisions(self._state, made, [by] * len(made))
+        self._append(made, [by] * len(made))
+
+    def has_any(self, ids: Sequence[str]) -> bool:
+        """Whether one of some decisions has been made; not with units."""
+        self._transaction.write(self._id, ids)
+        return self._session.has_any_decision(self._id, ids)
+
+    def enter_bodies(self, ids: Sequence[str], bodies: Sequence[str]) -> None:
+        """What :meth:`enter` does with decisions whose bodies are written already."""
+        sealed = seal_bodies(self._state.head, ids, bodies, self._session.seals, self._id)
+        self._transaction.append_sealed(self._state, sealed, read_as(Decided, sealed[0]))
+
+    def _append(self, made: Sequence[Decided], by: Sequence[By | None]) -> None:
+        sealed = seal_decisions(self._state.head, made, by, self._session.seals, self._id)
+        self._transaction.append_sealed(self._state, sealed, made[0])
 
     def _enter_one_by_one(self, uploaded: Mapping[str, Uploaded], at: int, by: By | None) -> None:
         names = {one.unit: None for one in uploaded.values() if one.unit is not None}

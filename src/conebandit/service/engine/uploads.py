@@ -15,6 +15,7 @@ from typing import Any
 
 from conebandit.experiment.errors import RefusalError
 from conebandit.service.engine.batches import Batch
+from conebandit.service.engine.ready import Ready
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.entries import By, read_as
 from conebandit.service.log.events import Decided
@@ -58,11 +59,25 @@ class Uploads:
             new, refused = batch.news(_decided(session, experiment, batch))
             if new:
                 session.add_upload(experiment, edge, Batch(batch.since, new, []).to_text(by))
+        self._want(experiment)
+        told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
+        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told))
+
+    def add_ready(self, experiment: str, edge: str, ready: Ready) -> Upload:
+        """What :meth:`add` does with decisions that are written as the log will have them."""
+        with self._store.write() as session:
+            repeated = session.has_any_decision(experiment, ready.ids)
+            if not repeated:
+                session.add_upload(experiment, edge, ready.to_text())
+        if repeated:
+            return self.add(experiment, edge, *ready.to_batch())
+        self._want(experiment)
+        return Upload(len(ready.ids), 0, ())
+
+    def _want(self, experiment: str) -> None:
         with self._lock:
             self._wanted.add(experiment)
         self._wake.set()
-        told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
-        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told))
 
     def _serve(self) -> None:
         while not self._ended.is_set():
@@ -91,7 +106,7 @@ class Uploads:
 
     def _waits(self, experiment: str) -> bool:
         with self._store.read() as session:
-            return session.head(experiment) is not None and bool(session.uploads(experiment, 1))
+            return session.head(experiment) is not None and session.has_uploads(experiment)
 
     def _again_later(self, experiment: str) -> None:
         with self._lock:

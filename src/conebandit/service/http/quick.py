@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,6 +18,14 @@ from conebandit.service.http.access import Doorkeeper
 from conebandit.service.http.errors import refusal_reply
 
 JSON = (b"application/json", b"application/json; charset=utf-8")  # what nearly all callers say
+
+
+class Form(Protocol):
+    """Reads a body: a ``TypeAdapter`` of pydantic, or what does the same."""
+
+    def validate_json(self, data: bytes, /) -> Any:
+        """What was sent; a ``ValidationError`` if it is not as it should be."""
+        ...
 
 
 class ShortWay(NamedTuple):
@@ -32,12 +40,13 @@ class ShortWay(NamedTuple):
     form
         Of the body.
     answer
-        Answers it, given the experiment and the body; as the route does.
+        Answers it, given the experiment and the body; as the route does. A ``ValidationError`` if the form has left
+        something for later, and that is wrong: then nothing was done.
     """
 
     route: APIRoute
     scope: str
-    form: TypeAdapter[Any]
+    form: Form
     answer: Callable[[str, Any], Awaitable[Response]]
 
 
@@ -77,10 +86,10 @@ class ShortWays:
             body = await request.body()
             try:
                 asked = way.form.validate_json(body)
+                answer = await way.answer(request.path_params["experiment"], asked)
             except ValidationError:
                 await self._app(request.scope, _once_more(body, request.receive), send)
                 return
-            answer = await way.answer(request.path_params["experiment"], asked)
         except ClientDisconnect:
             await self._app(request.scope, request.receive, send)
             return

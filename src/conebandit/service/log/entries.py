@@ -122,9 +122,14 @@ def seal_decisions(
     """What :func:`seal_event` makes of decisions about no units, one after the other, in less time."""
     caused = {who: {} if who is None else who.to_body() for who in set(by)}
     texts = body_texts(made, [caused[who] for who in by])
+    return seal_bodies(before, [decided.id for decided in made], texts, seals, experiment)
+
+
+def seal_bodies(before: Head, ids: Sequence[str], texts: Sequence[str], seals: Seals, experiment: str) -> list[Record]:
+    """The records of decisions with these ids and bodies, one after the other."""
     records, check = [], before.check
-    for seq, (decided, text) in enumerate(zip(made, texts, strict=True), start=before.seq + 1):
-        records.append(seal_text(check, (seq, Decided.kind, decided.id, text), seals, experiment))
+    for seq, (id_, text) in enumerate(zip(ids, texts, strict=True), start=before.seq + 1):
+        records.append(seal_text(check, (seq, Decided.kind, id_, text), seals, experiment))
         check = records[-1].check
     return records
 

@@ -147,12 +147,14 @@ class State:
             look(self, entry)
         self._take(entry.event, reports)
 
-    def fold_decisions(self, head: Head, made: Sequence[Decided], session: Session) -> None:
-        """Take in decisions of one moment, up to ``head``; for those that no unit and no safety rule counts."""
-        first = head.seq - len(made) + 1
-        self.fold(Entry(Head(first, ""), made[0]), session)  # the others close no more windows
-        for seq, decided in enumerate(made[1:], start=first + 1):
-            self._windows.add(seq, decided)
+    def fold_decisions(self, head: Head, first: Decided, ids: Sequence[str], session: Session) -> None:
+        """Take in decisions of one moment, up to ``head``; for those that no unit and no safety rule counts.
+
+        All that matters of those after the first are their ids.
+        """
+        seq = head.seq - len(ids) + 1
+        self.fold(Entry(Head(seq, ""), first), session)  # the others close no more windows
+        self._windows.add_all(seq + 1, ids[1:], first.at)
         self.head = head
 
     def _take(self, event: Event, reports: Reports | None) -> None:
@@ -163,7 +165,7 @@ class State:
                 if isinstance(event, Changed):  # what was declared first is there from the beginning
                     self._note_correction(seq, 0)
             case Decided():
-                self._windows.add(seq, event)
+                self._windows.add_all(seq, [event.id], event.at)
                 self.n_units += event.visit is not None and event.visit.number == 1 and not self._is_erased(event)
                 self.rules.decide(seq, event.selection.arm, event.at)
             case Amendment():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from conebandit.experiment.declaration import Experiment
@@ -41,11 +41,11 @@ class _Queue:
         self.ahead: deque[Closing] = deque()
         self._latest = 0  # position of the last decision
 
-    def add(self, seq: int, decided: Decided) -> None:
+    def add(self, seq: int, id_: str, at: int) -> None:
         """A decision was made. It is kept in memory only if all before it are."""
         known = self.ahead[-1].seq if self.ahead else self.closed
         if len(self.ahead) < MAX_AHEAD and known == self._latest:
-            self.ahead.append(self._closing(seq, decided))
+            self.ahead.append(self._closing(seq, id_, at))
         self._latest = seq
 
     def resume(self, closed: int, latest: int) -> None:
@@ -63,14 +63,14 @@ class _Queue:
                 page = session.next_of_kind(experiment.id, Decided.kind, self.closed, self._latest, MAX_AHEAD)
                 for entry in map(repairs.read, page):
                     assert isinstance(entry.event, Decided)  # such were asked for
-                    self.ahead.append(self._closing(entry.seq, entry.event))
+                    self.ahead.append(self._closing(entry.seq, entry.event.id, entry.event.at))
             if not self.ahead or self.ahead[0].deadline >= at:
                 return
             self.closed = self.ahead[0].seq
             yield self.ahead.popleft()
 
-    def _closing(self, seq: int, made: Decided) -> Closing:
-        return Closing(last_arrival(self._metric, made.at), seq, self._index, made.id)
+    def _closing(self, seq: int, id_: str, at: int) -> Closing:
+        return Closing(last_arrival(self._metric, at), seq, self._index, id_)
 
 
 class Windows:
@@ -93,11 +93,12 @@ class Windows:
             if metric.default is not None and metric.window is not None
         ]
 
-    def add(self, seq: int, decided: Decided) -> None:
-        """A decision was made: its windows are open."""
-        self._latest = seq
+    def add_all(self, first: int, ids: Sequence[str], at: int) -> None:
+        """Decisions were made at a time, from position ``first`` on: their windows are open."""
+        self._latest = first + len(ids) - 1
         for queue in self._queues:
-            queue.add(seq, decided)
+            for seq, id_ in enumerate(ids, start=first):
+                queue.add(seq, id_, at)
 
     def close(self, at: int, known: int, session: Session) -> Iterable[tuple[int, Reports]]:
         """Windows that closed before ``at`` and whose defaults count, in the order of their deadlines.

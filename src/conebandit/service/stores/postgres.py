@@ -116,6 +116,10 @@ class _Connection:
         with self.raw.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
             copy.write("".join("\t".join(map(_field, values)) + "\n" for values in rows))
 
+    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        """One array: to read a statement with a thousand places takes long, here and there."""
+        return f"{column} = ANY (?)", (list(values),)
+
     def overwrite_deleted(self) -> None:
         """PostgreSQL keeps deleted rows until it is told to vacuum, or does so by itself."""
 

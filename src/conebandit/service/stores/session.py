@@ -56,6 +56,10 @@ class Connection(Protocol):
         """Run one INSERT for many rows."""
         ...
 
+    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        """A condition that a column has one of some values, and what to put into it."""
+        ...
+
     def overwrite_deleted(self) -> None:
         """See to it that what this transaction deletes does not stay in the files of the database, as far as it can."""
         ...
@@ -171,6 +175,12 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
         where, values = f"e.decision IN ({marks}) AND e.kind = ?", (*decisions, kind)
         events = self._look_up(where, experiment, values) if decisions else []
         return {event.decision: event for event in events if event.decision is not None}
+
+    def has_any_decision(self, experiment: str, decisions: Sequence[str]) -> bool:
+        """Whether there are events of one of some decisions; the index of decisions tells."""
+        where, values = self._connection.among("decision", decisions)
+        sql = f"SELECT 1 FROM events WHERE experiment = ? AND {where} LIMIT 1"
+        return bool(list(self._run(sql, (experiment, *values))))
 
     def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
         """The next events of a kind, in order."""

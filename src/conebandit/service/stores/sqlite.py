@@ -42,6 +42,9 @@ class _Connection:
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
 
+    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        return f"{column} IN ({', '.join('?' * len(values))})", values
+
     def overwrite_deleted(self) -> None:
         """Deleted bytes become zeros. That takes time, so only where something is erased."""
         self.execute("PRAGMA secure_delete = ON")

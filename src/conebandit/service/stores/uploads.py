@@ -31,6 +31,12 @@ class UploadTables:
             ORDER BY edge, number LIMIT ?"""
         return [UploadRow(*row) for row in self._run(sql, (experiment, most))]
 
+    def has_uploads(self, experiment: str) -> bool:
+        """Whether something waits."""
+        return bool(
+            list(self._run("SELECT 1 FROM edge_uploads WHERE experiment = ? AND number > 0 LIMIT 1", (experiment,)))
+        )
+
     def experiments_with_uploads(self) -> list[str]:
         """Ids of the experiments for which something waits."""
         return [row[0] for row in self._run("SELECT DISTINCT experiment FROM edge_uploads WHERE number > 0")]
