@@ -31,7 +31,7 @@ from tests.service.conftest import DECLARATION
 from tests.service.driver import PHONE, Driver
 
 WHO = [None, By(None, None), By("página", None), By("key", "dr. who"), By(None, "\x7fß")]
-RULES = [{"metric": "latency", "above": 9, "then": "stop"}]
+RULES = [{"metric": "latency", "above": 9, "error": 0.05, "then": "stop"}]
 POLICIES = [{"name": "LinearParetoUCB"}, {"name": "ConeTree", "explore": 0.1}, {"name": "ConeKernel"}]
 HOSTILE = {  # what a decision is changed to, and is not what an honest edge sends
     "another arm": {"arm": "new"},
