@@ -60,10 +60,11 @@ ODD = (
 )
 
 
+@pytest.mark.parametrize("odd", [ODD, ("d",), ("d", "tab\t"), ("d", "line\n"), ("d", "\r")])
 @pytest.mark.parametrize("many", [1, 49, 50, 1200])
-def test_rows_are_kept_as_they_are_however_many_come_at_once(store, many):
+def test_rows_are_kept_as_they_are_however_many_come_at_once(store, many, odd):
     """PostgreSQL has many rows copied, as lines in which some characters mean something."""
-    names = [f"{ODD[i % len(ODD)]}{i}" if i >= len(ODD) else ODD[i] for i in range(many)]
+    names = [f"{odd[i % len(odd)]}{i}" if i >= len(odd) else odd[i] for i in range(many)]
     events, last = [], START
     for i, name in enumerate(names):
         events.append(seal(last, i + 1, "decided", name or None, {"at": i, "text": name}))
@@ -74,6 +75,9 @@ def test_rows_are_kept_as_they_are_however_many_come_at_once(store, many):
     with store.read() as session:
         assert session.events("odd", limit=many) == events
         assert session.of_decisions("odd", "decided", names) == {e.decision: e for e in events if e.decision}
+        found = [session.has_any_decision("odd", ["nobody", name]) for name in names[: len(odd)]]
+        assert found == [bool(name) for name in names[: len(odd)]]
+        assert not session.has_any_decision("odd", ["nobody"])
 
 
 def test_no_plan_is_kept_from_when_the_log_was_short(postgres, request):

@@ -192,9 +192,11 @@ class Spool:
             for text in file:
                 if not text.endswith(b"\n") or (end is not None and offset >= end):
                     return
-                if not is_whole(text):
+                if is_whole(text):
+                    yield offset, text
+                else:
                     log.error("%s: the line at byte %d is damaged, and left out.", self._path(number), offset)
-                yield offset, text if is_whole(text) else remains(text)
+                    yield offset, remains(text)
                 offset += len(text)
 
     def find(self, id_: str) -> tuple[bytes, StateMark] | None:

@@ -87,6 +87,11 @@ class _Connection:
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
+        # What edges upload is kept for a moment only: compress it quickly, if the server can.
+        self.execute(
+            """SELECT set_config(name, 'lz4', false) FROM pg_settings
+            WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)"""
+        )
         self.raw.commit()
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Any:
@@ -114,11 +119,14 @@ class _Connection:
             return
         table = head.removeprefix("INSERT INTO ")
         with self.raw.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
-            copy.write("".join("\t".join(map(_field, values)) + "\n" for values in rows))
+            copy.write(_copied(rows))
 
     def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
-        """One array: to read a statement with a thousand places takes long, here and there."""
-        return f"{column} = ANY (?)", (list(values),)
+        """One array, as text: to read a statement with a thousand places takes long, here and there."""
+        together = "\n".join(values)
+        if '"' in together or "\\" in together:
+            values = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+        return f"{column} = ANY (?::text[])", ('{"' + '","'.join(values) + '"}',)
 
     def overwrite_deleted(self) -> None:
         """PostgreSQL keeps deleted rows until it is told to vacuum, or does so by itself."""
@@ -128,6 +136,16 @@ class _Connection:
 
     def has_table(self, name: str) -> bool:
         return bool(self.execute("SELECT to_regclass(?)", (name,)).fetchone() != (None,))
+
+
+def _copied(rows: Sequence[Sequence[str | int | None]]) -> str:
+    """Rows as COPY reads them."""
+    lines = ["\t".join(["\\" if value is None else str(value) for value in values]) for values in rows]
+    text = "\n".join(lines)
+    n_tabs, n_breaks = sum(map(len, rows)) - len(rows), len(rows) - 1
+    if "\\" in text or "\r" in text or text.count("\t") != n_tabs or text.count("\n") != n_breaks:
+        text = "\n".join(["\t".join(map(_field, values)) for values in rows])  # something is to be escaped
+    return f"{text}\n"
 
 
 def _field(value: str | int | None) -> str:

@@ -57,7 +57,7 @@ class Connection(Protocol):
         ...
 
     def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
-        """A condition that a column has one of some values, and what to put into it."""
+        """A condition that a column has one of some values, of which there is at least one, and what to put into it."""
         ...
 
     def overwrite_deleted(self) -> None:
@@ -159,9 +159,9 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
         if not decisions:
             return {}
         first, last = (page[0].seq, page[-1].seq) if page else (0, 0)
-        where = f"e.decision IN ({', '.join('?' * len(decisions))}) AND e.seq NOT BETWEEN ? AND ?"
+        where, values = self._connection.among("e.decision", decisions)
         # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
-        elsewhere = self._look_up(where, experiment, (*decisions, first, last))
+        elsewhere = self._look_up(f"{where} AND e.seq NOT BETWEEN ? AND ?", experiment, (*values, first, last))
         found: dict[str, list[Record]] = {}
         wanted = set(decisions)
         for event in sorted([*elsewhere, *page]):
@@ -171,9 +171,8 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
 
     def of_decisions(self, experiment: str, kind: str, decisions: Sequence[str]) -> dict[str, Record]:
         """The event of a kind for each of some decisions, by id; left out: those that have none."""
-        marks = ", ".join("?" * len(decisions))
-        where, values = f"e.decision IN ({marks}) AND e.kind = ?", (*decisions, kind)
-        events = self._look_up(where, experiment, values) if decisions else []
+        where, values = self._connection.among("e.decision", decisions)
+        events = self._look_up(f"{where} AND e.kind = ?", experiment, (*values, kind)) if decisions else []
         return {event.decision: event for event in events if event.decision is not None}
 
     def has_any_decision(self, experiment: str, decisions: Sequence[str]) -> bool:
