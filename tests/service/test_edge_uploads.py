@@ -4,10 +4,14 @@ import contextlib
 import time
 
 import pytest
+from typer.testing import CliRunner
 
 import conebandit as cb
+from conebandit.cli import app
 from conebandit.service.archive import archive
+from conebandit.service.engine import uploads as uploading
 from conebandit.service.engine.edge_desk import EdgeDesk
+from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.uploads import Uploads
 from conebandit.service.errors import ConflictError
 from conebandit.service.http.server import serving
@@ -53,7 +57,7 @@ def test_uploads_need_no_lock_and_are_taken_in_the_order_of_each_edge(shared):
     assert edges.run.take_uploads() == 3
     assert edges.run.take_uploads() == 0
     made = [event for event in edges.events() if isinstance(event, Decided)]
-    assert [event.id for event in made] == ["d0", "d2", "d4", "d1", "d3", "d5"]
+    assert [event.id for event in made] == ["d0", "d1", "d2", "d3", "d4", "d5"]
     assert upload(edges, published, decided(published, "d0"), edge="web-0").repeated == 1
     assert waiting(edges) == []
     assert edges.verified().agrees
@@ -75,12 +79,69 @@ def test_a_service_takes_what_another_has_left_and_outcomes_find_their_decisions
     assert (report.agrees, report.recomputed) == (True, 20)
 
 
+def test_an_export_has_what_edges_have_uploaded_or_says_how_much_it_has_not(shared, tmp_path, monkeypatch):
+    address, edges = shared
+    published = edges.run.publish()
+    for i in range(6):
+        upload(edges, published, decided(published, f"d{i}"))
+    told = CliRunner().invoke(
+        app, ["experiment", "export", "checkout", "--to", str(tmp_path / "a.csv"), "--store", address]
+    )
+    assert "Not in it: 6 uploads of edges" in told.output
+    assert (tmp_path / "a.csv").read_text().count("\n") == 1
+    monkeypatch.setattr(Uploads, "_serve", lambda _: None)  # nobody but the export takes them
+    with serving(address) as url, cb.Client(url) as client:
+        assert client.export("checkout", "csv").count(b"\n") == 7
+        with pytest.raises(cb.ClientError, match="no experiment"):
+            client.export("nothing", "csv")
+    told = CliRunner().invoke(
+        app, ["experiment", "export", "checkout", "--to", str(tmp_path / "a.csv"), "--store", address]
+    )
+    assert "Not in it" not in told.output
+    assert (tmp_path / "a.csv").read_text().count("\n") == 7
+
+
+def test_what_another_process_takes_is_left_to_it(shared, monkeypatch):
+    _, edges = shared
+    published = edges.run.publish()
+    monkeypatch.setattr(uploading, "MAX_WAIT", 0.05)
+    for i in range(6):
+        upload(edges, published, decided(published, f"d{i}"))
+    here = Uploads(edges.store, submit=lambda *_: pytest.fail("the other one was at it"))
+    looked = []
+
+    def look(experiment):
+        """Between two looks, the other process takes some."""
+        looked.append(Uploads._next(here, experiment))
+        edges.run.take_uploads()
+        return looked[-1]
+
+    monkeypatch.setattr(here, "_next", look)
+    here._take("checkout")
+    assert looked == [("web-1", 1), ("web-1", 5), None]
+    monkeypatch.undo()
+    upload(edges, published, decided(published, "left"))
+    taken = []
+    here = Uploads(edges.store, submit=lambda *_: Done(taken.append(edges.run.take_uploads()) or taken[-1]))
+    here._take("checkout")
+    assert taken == [1], "nobody else took it"
+
+
+class Done:
+    """What was asked for has been done."""
+
+    def __init__(self, answer):
+        self.result = lambda: answer
+
+
 def test_what_somebody_else_has_decided_meanwhile_is_put_aside(shared, caplog, tmp_path):
     _, edges = shared
     published = edges.run.publish()
     upload(edges, published, decided(published, "mine"), decided(published, "other"))
     edges.run.ask("mine", PHONE)
-    assert edges.run.take_uploads() == 1
+    with edges.run.transaction() as transaction:
+        assert Turn(transaction).take_uploads("checkout") == 1
+        assert transaction.put_aside == {"checkout": 1}
     assert "ids that were taken" in caplog.text
     assert waiting(edges) == []
     with edges.store.read() as session:

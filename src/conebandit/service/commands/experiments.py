@@ -123,6 +123,12 @@ def export_experiment(
         with part.open("wb") as file:
             file.writelines(parts)
         part.replace(to)
+        with opened.read() as session:
+            n_waiting = session.n_uploads(id_) if opened.shared else 0
+    if n_waiting:
+        typer.echo(
+            f"Not in it: {n_waiting} uploads of edges. Start the service, which puts them into the log.", err=True
+        )
     typer.echo(to)
 
 

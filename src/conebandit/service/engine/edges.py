@@ -86,6 +86,7 @@ class Edges(Part):
             refused = {one.id for one in self._take_upload(experiment_id, row.content).refused}
             if refused:  # somebody else had the same id meanwhile
                 log.error("%s: decisions of edge %s have ids that were taken: %s", experiment_id, row.edge, refused)
+                self.transaction.put_aside[experiment_id] += len(refused)
                 batch, by = read_upload(row.content)
                 kept = Batch(batch.since, {id_: batch.decisions[id_] for id_ in refused}, [])
                 session.put_upload_aside(experiment_id, row._replace(content=kept.to_text(by)))

@@ -47,7 +47,7 @@ class Part:
         found = Door(self.transaction, state).reports(wanted)
         if len(found) < len(wanted) and self.take_uploads(state.experiment.id):  # an edge may have made them
             found = Door(self.transaction, state).reports(wanted)
-            if len(found) < len(wanted) and self.transaction.session.has_uploads(state.experiment.id):
+            if len(found) < len(wanted) and self.transaction.session.next_upload(state.experiment.id):
                 raise BusyError("decisions of edges are still being put into the log; try again.")
         for id_ in wanted:
             if id_ not in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,8 @@ class Transaction:
 
     Attributes
     ----------
-    n_events
-        How many events were appended.
+    n_events, put_aside
+        How many events were appended; how many uploaded decisions could not be, by experiment.
     changed
         Experiments whose states are ahead of the store until the commit.
     corrected_by_others
@@ -48,7 +49,7 @@ class Transaction:
     def __init__(self, ledger: Ledger, session: Session, now: int) -> None:
         self._ledger, self._now = ledger, now
         self.session, self.published_states = session, ledger.published
-        self.n_events = 0
+        self.n_events, self.put_aside = 0, Counter[str]()
         self.changed: set[str] = set()
         self.corrected_by_others: set[str] = set()
         self._at_head: set[str] = set()  # experiments whose log is locked and whose state is at its head
@@ -162,10 +163,7 @@ class Transaction:
         self._write_later(state, [record])
 
     def append_sealed(self, state: State, sealed: Sequence[Record], first: Decided) -> None:
-        """What :meth:`append` does with each of some decisions of one moment; not with units or safety rules.
-
-        They are sealed already; ``first`` is what the first of them says.
-        """
+        """What :meth:`append` does with each of some decisions of one moment; not with units or safety rules."""
         self.changed.add(state.experiment.id)
         state.fold_decisions(sealed[-1].head, first, [str(record.decision) for record in sealed], self.session)
         self._write_later(state, sealed)

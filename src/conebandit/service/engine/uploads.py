@@ -24,7 +24,8 @@ from conebandit.service.stores.base import Store
 from conebandit.service.stores.personal import DECISION
 from conebandit.service.stores.session import Session
 
-MAX_PAUSE = 1.0  # seconds that uploads wait for another process to take them, or for a store that does not answer
+MAX_PAUSE = 1.0  # seconds after which it is tried again, where the store does not answer
+MAX_WAIT = 0.3  # seconds within which another process, if one is at it, takes the next uploads
 log = logging.getLogger("conebandit.service")
 
 
@@ -97,16 +98,26 @@ class Uploads:
 
     def _take(self, experiment: str) -> None:
         """Put all that waits for an experiment into its log; if another process does, leave it to that."""
-        if experiment not in self._mine and self._ended.wait(MAX_PAUSE):
+        if experiment not in self._mine and self._others_take(experiment):
             return
         n_taken = 0
-        while not self._ended.is_set() and self._waits(experiment):
+        while not self._ended.is_set() and self._next(experiment) is not None:
             n_taken += self._submit(experiment, partial(Turn.take_uploads, experiment_id=experiment)).result()
         (self._mine.add if n_taken else self._mine.discard)(experiment)
 
-    def _waits(self, experiment: str) -> bool:
+    def _others_take(self, experiment: str) -> bool:
+        """Whether another process takes all that waits. To take turns with it would mean to fold what it appends."""
+        first = self._next(experiment)
+        while first is not None and not self._ended.wait(MAX_WAIT):
+            last, first = first, self._next(experiment)
+            if first == last:
+                return False  # nobody does
+        return True
+
+    def _next(self, experiment: str) -> tuple[str, int] | None:
+        """What is to be taken next; None if nothing waits."""
         with self._store.read() as session:
-            return session.head(experiment) is not None and session.has_uploads(experiment)
+            return None if session.head(experiment) is None else session.next_upload(experiment)
 
     def _again_later(self, experiment: str) -> None:
         with self._lock:

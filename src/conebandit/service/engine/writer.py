@@ -6,6 +6,7 @@ import itertools
 import logging
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -74,6 +75,7 @@ class Writer:
         self.store = store
         self.kernels = kernels or Kernels()
         self.events_written = 0
+        self.put_aside: Counter[str] = Counter()  # decisions of edges that cannot be put into the log, by experiment
         self.turns = 0
         self._clock, self._tidy_up, self._at_end = clock or SteadyClock(), tidy_up, at_end
         self._comparison = ClockComparison(self._clock, store.now)
@@ -260,6 +262,7 @@ class Writer:
         """What follows on a commit; whatever fails here, the answers stand."""
         self.turns += 1
         self.events_written += transaction.n_events
+        self.put_aside = self.put_aside + transaction.put_aside  # a new one, since other threads look at it
         for request, _ in answers:
             self._parked.answered(request.experiment)
         reply_to_all(answers)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from starlette.concurrency import run_in_threadpool
 
 from conebandit.service.engine.edge_desk import EdgeDesk
+from conebandit.service.engine.edges import MAX_UPLOADS
 from conebandit.service.engine.requests import Gathering
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.uploads import Uploads
@@ -65,6 +66,12 @@ class Backend:
         async with self._long_reads[kind]:
             return await run_in_threadpool(work, *args)
 
+    async def settle_uploads(self, experiment: str) -> None:
+        """Put what edges have uploaded up to now into the log, for those who want all of it."""
+        n_waiting = await self.in_thread(_n_uploads, self.store, experiment) if self.store.shared else 0
+        for _ in range(0, n_waiting, MAX_UPLOADS):
+            await self.in_turn(experiment, lambda turn: turn.take_uploads(experiment))
+
     async def try_writing(self) -> None:
         """Whether the writer works and the store takes something; strangers may ask, so not each time."""
         if time.monotonic() >= self._written + MAX_READY_AGE:
@@ -74,6 +81,11 @@ class Backend:
     async def experiments(self) -> list[str]:
         """Ids of all experiments."""
         return await self.in_thread(_experiments, self.store)
+
+
+def _n_uploads(store: Store, experiment: str) -> int:
+    with store.read() as session:
+        return session.n_uploads(experiment)
 
 
 def _experiments(store: Store) -> list[str]:

@@ -158,6 +158,7 @@ METRICS = (
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
     Metric("conebandit_refused_requests_total", "counter", lambda _, counts: counts.refused()),
     Metric("conebandit_edge_decisions_total", "counter", lambda _, counts: counts.from_edges()),
+    Metric("conebandit_edge_decisions_put_aside_total", "counter", lambda writer, _: _by_experiment(writer.put_aside)),
     Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
     Metric("conebandit_outcome_seconds", "histogram", lambda _, counts: counts.latencies(OUTCOMES)),
 )

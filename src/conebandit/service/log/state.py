@@ -148,10 +148,7 @@ class State:
         self._take(entry.event, reports)
 
     def fold_decisions(self, head: Head, first: Decided, ids: Sequence[str], session: Session) -> None:
-        """Take in decisions of one moment, up to ``head``; for those that no unit and no safety rule counts.
-
-        All that matters of those after the first are their ids.
-        """
+        """Take in decisions of one moment, up to ``head``; for those that no unit and no safety rule counts."""
         seq = head.seq - len(ids) + 1
         self.fold(Entry(Head(seq, ""), first), session)  # the others close no more windows
         self._windows.add_all(seq + 1, ids[1:], first.at)

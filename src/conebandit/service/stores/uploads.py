@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+_WAITING = "experiment = ? AND number > 0 ORDER BY number, edge"
+
 
 class UploadRow(NamedTuple):
     """Decisions that an edge has sent together; those with a number below 0 could not be put into the log."""
@@ -26,16 +28,19 @@ class UploadTables:
         self._run(sql, (experiment, edge, content, experiment, edge))
 
     def uploads(self, experiment: str, most: int) -> list[UploadRow]:
-        """Some of what waits, in the order of each edge."""
-        sql = """SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND number > 0
-            ORDER BY edge, number LIMIT ?"""
+        """Some of what waits, in the order of each edge; of all edges, so that none waits for another."""
+        sql = f"SELECT edge, number, content FROM edge_uploads WHERE {_WAITING} LIMIT ?"
         return [UploadRow(*row) for row in self._run(sql, (experiment, most))]
 
-    def has_uploads(self, experiment: str) -> bool:
-        """Whether something waits."""
-        return bool(
-            list(self._run("SELECT 1 FROM edge_uploads WHERE experiment = ? AND number > 0 LIMIT 1", (experiment,)))
-        )
+    def next_upload(self, experiment: str) -> tuple[str, int] | None:
+        """Edge and number of what is to be taken next; None if nothing waits."""
+        sql = f"SELECT edge, number FROM edge_uploads WHERE {_WAITING} LIMIT 1"
+        return next((tuple(row) for row in self._run(sql, (experiment,))), None)
+
+    def n_uploads(self, experiment: str) -> int:
+        """How many uploads wait."""
+        [(count,)] = self._run("SELECT COUNT(*) FROM edge_uploads WHERE experiment = ? AND number > 0", (experiment,))
+        return int(count)
 
     def experiments_with_uploads(self) -> list[str]:
         """Ids of the experiments for which something waits."""

@@ -126,7 +126,8 @@ def _events(store: Store, experiment: str, after: int, limit: int) -> EventPage:
 async def send_export(
     backend: Backend, experiment: str, kind: str, headers: Mapping[str, str] | None = None
 ) -> StreamingResponse:
-    """An experiment as a file, which is made while it is sent."""
+    """An experiment as a file, which is made while it is sent; with all that edges have uploaded until now."""
+    await backend.settle_uploads(experiment)
     parts = await backend.read_long("export", export, backend.store, experiment, kind)
     name = {"content-disposition": f'attachment; filename="{experiment}.{kind}"'}
     return StreamingResponse(_send(backend, parts), media_type=FORMATS[kind], headers={**(headers or {}), **name})
