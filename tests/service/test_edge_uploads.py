@@ -104,27 +104,27 @@ def test_an_export_has_what_edges_have_uploaded_or_says_how_much_it_has_not(shar
 def test_what_another_process_takes_is_left_to_it(shared, monkeypatch):
     _, edges = shared
     published = edges.run.publish()
-    monkeypatch.setattr(uploading, "MAX_WAIT", 0.05)
     for i in range(6):
         upload(edges, published, decided(published, f"d{i}"))
-    here = Uploads(edges.store, submit=lambda *_: pytest.fail("the other one was at it"))
-    looked = []
-
-    def look(experiment):
-        """Between two looks, the other process takes some."""
-        looked.append(Uploads._next(here, experiment))
-        edges.run.take_uploads()
-        return looked[-1]
-
-    monkeypatch.setattr(here, "_next", look)
-    here._take("checkout")
-    assert looked == [("web-1", 1), ("web-1", 5), None]
-    monkeypatch.undo()
-    upload(edges, published, decided(published, "left"))
-    taken = []
+    now, taken = [0.0], []
+    monkeypatch.setattr(uploading.time, "monotonic", lambda: now[0])
     here = Uploads(edges.store, submit=lambda *_: Done(taken.append(edges.run.take_uploads()) or taken[-1]))
     here._take("checkout")
-    assert taken == [1], "nobody else took it"
+    now[0] += 10.0
+    assert edges.run.take_uploads() == 4, "the other one is at it"
+    here._take("checkout")
+    now[0] += uploading.MAX_WAIT / 2
+    here._take("checkout")  # more has come, say
+    assert (taken, list(here._left)) == ([], ["checkout"])
+    now[0] += uploading.MAX_WAIT
+    here._take("checkout")
+    assert (taken, here._left) == ([2], {}), "nobody has taken them for a while"
+    upload(edges, published, decided(published, "more"))
+    here._take("checkout")
+    assert taken == [2, 1], "from now on this is the one"
+    here._mine.clear()
+    here._take("checkout")
+    assert (taken, here._left) == ([2, 1], {}), "nothing waits"
 
 
 class Done:

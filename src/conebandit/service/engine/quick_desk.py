@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from pydantic_core import from_json, to_json
 
-from conebandit.experiment.errors import InvalidError
+from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.edge_desk import EdgeDesk
 from conebandit.service.engine.ready import ARRIVAL, Ready
 from conebandit.service.engine.traffic import DECISION_ID, MAX_AT_ONCE
@@ -68,8 +68,11 @@ class RawUpload(NamedTuple):
 
 
 def ready_at(desk: EdgeDesk, experiment_id: str, sent: RawUpload, by: By | None) -> Ready | None:
-    """What an edge has sent, as :func:`ready` gives it; None if this process does not know the state."""
-    published = desk.find(experiment_id, (sent.state, sent.check), sent.edge)
+    """What an edge has sent, as :func:`ready` gives it; None if this process does not know the state, or none does."""
+    try:
+        published = desk.find(experiment_id, (sent.state, sent.check), sent.edge)
+    except RefusalError:
+        return None  # the desk says why, once all that was sent is known to be of the right types
     return None if published is None else ready(published, sent.edge, sent.decisions, by)
 
 

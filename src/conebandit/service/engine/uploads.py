@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -45,6 +46,8 @@ class Uploads:
         self._lock, self._wake, self._ended = threading.Lock(), threading.Event(), threading.Event()
         self._wanted: set[str] = set()
         self._mine: set[str] = set()  # experiments whose uploads this process took last
+        # Of others: what was to be taken next, and since when that has been so.
+        self._left: dict[str, tuple[tuple[str, int], float]] = {}
         self._thread = threading.Thread(target=self._serve, name="conebandit-uploads", daemon=True)
 
     def begin(self) -> None:
@@ -82,10 +85,10 @@ class Uploads:
 
     def _serve(self) -> None:
         while not self._ended.is_set():
-            self._wake.wait()
+            self._wake.wait(MAX_WAIT if self._left else None)
             self._wake.clear()
             with self._lock:
-                wanted, self._wanted = self._wanted, set()
+                wanted, self._wanted = self._wanted | self._left.keys(), set()
             for experiment in sorted(wanted):
                 try:
                     self._take(experiment)
@@ -98,20 +101,22 @@ class Uploads:
 
     def _take(self, experiment: str) -> None:
         """Put all that waits for an experiment into its log; if another process does, leave it to that."""
-        if experiment not in self._mine and self._others_take(experiment):
+        if experiment not in self._mine and self._may_be_taken(experiment):
             return
         n_taken = 0
         while not self._ended.is_set() and self._next(experiment) is not None:
             n_taken += self._submit(experiment, partial(Turn.take_uploads, experiment_id=experiment)).result()
         (self._mine.add if n_taken else self._mine.discard)(experiment)
 
-    def _others_take(self, experiment: str) -> bool:
-        """Whether another process takes all that waits. To take turns with it would mean to fold what it appends."""
-        first = self._next(experiment)
-        while first is not None and not self._ended.wait(MAX_WAIT):
-            last, first = first, self._next(experiment)
-            if first == last:
-                return False  # nobody does
+    def _may_be_taken(self, experiment: str) -> bool:
+        """Whether another process may take what waits. To take turns with it would mean to fold what it appends."""
+        first, now = self._next(experiment), time.monotonic()
+        was, since = self._left.pop(experiment, (None, now))
+        if first is None:
+            return True
+        if first == was and now >= since + MAX_WAIT:
+            return False  # nobody does
+        self._left[experiment] = first, since if first == was else now
         return True
 
     def _next(self, experiment: str) -> tuple[str, int] | None:
