@@ -16,7 +16,7 @@ import numba
 from numba.core import event
 from numba.core.cpu import CPUTargetOptions
 
-from conebandit.kernels.parts import call_as_part
+from conebandit.kernels.parts import call_as_part, for_python
 from conebandit.progress import tell_once
 
 if sys.platform != "win32":
@@ -58,9 +58,9 @@ def inlined(function: Kernel) -> Kernel:
 def _compiled(function: Kernel, **options: Any) -> Kernel:
     options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        kernel = numba.njit(cache=True, **options)(function)
+        kernel = numba.njit(cache=True, **for_python(), **options)(function)
     except RuntimeError:
-        kernel = numba.njit(**options)(function)
+        kernel = numba.njit(**for_python(), **options)(function)
     call_as_part(kernel, function, options)
     file = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if file is not None:  # private to Numba as well

@@ -101,7 +101,7 @@ def _escapes_by(
     """``escapes`` by one of the two ways to find the smallest ``t`` of a point, with the room that it needs."""
     n, arms, dim = points.shape
     rows, most = facets.shape[0], fronts.shape[1]
-    result = np.zeros((n, arms))
+    result = np.empty((n, arms))
     values, sizes, deficits = np.empty((most, rows)), np.empty((most, rows)), np.empty((most, rows))
     moves, speed = np.empty((rows, dim)), np.empty(rows)
     for i in range(n):
@@ -112,6 +112,8 @@ def _escapes_by(
             elif _deficits(points, i, k, facets, slack, values, sizes, size, deficits):
                 fill_moves(points, i, k, facets, relative, moves, speed)
                 result[i, k] = escape(moves, speed, deficits, size, work)
+            else:
+                result[i, k] = 0.0
     return result
 
 
@@ -476,7 +478,7 @@ def _pivot(table: Floats, basic: Ints, free: Ints, leaving: int, entering: int, 
 def hausdorff_of_batch(a: Floats, b: Floats, in_a: Bools, in_b: Bools, norm: int) -> Floats:
     """Hausdorff distance for n pairs of sets, (n, P, M) and (n, R, M), with members given by masks."""
     n = a.shape[0]
-    result = np.zeros(n)
+    result = np.empty(n)
     first, second = np.empty(a.shape[1], dtype=np.int64), np.empty(b.shape[1], dtype=np.int64)
     nearest = np.empty(b.shape[1])  # distance of each member of b to the nearest one of a
     for i in range(n):

@@ -292,7 +292,8 @@ def _clear_beaten(y: Floats, slack: Floats, front: Bools, i: int) -> bool:
 def fronts_of_batch(points: Floats, facets: Floats) -> Bools:
     """Undominated points in each of n small sets; ``points`` has shape (n, K, M), ``facets`` (F, M)."""
     n, arms = points.shape[:2]
-    front = np.ones((n, arms), dtype=np.bool_)
+    front = np.empty((n, arms), dtype=np.bool_)
+    front[:] = True
     y, sizes = np.empty((facets.shape[0], arms)), np.empty((facets.shape[0], arms))
     slack = np.empty(facets.shape[0])
     order = np.empty(arms, dtype=np.int64)
@@ -342,7 +343,8 @@ def matched(points: Floats, wanted: Bools, by: Bools, facets: Floats, slack: Flo
     """
     n, arms = points.shape[:2]
     rows = facets.shape[0]
-    result = np.zeros((n, arms), dtype=np.bool_)
+    result = np.empty((n, arms), dtype=np.bool_)
+    result[:] = False
     y, sizes = np.empty((arms, rows)), np.empty((arms, rows))
     for i in range(n):
         ready = False  # in most rounds of a run nothing is wanted

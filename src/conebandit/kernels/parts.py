@@ -1,9 +1,10 @@
-"""Kernels as parts of other kernels: compiled into what Python calls, never on their own.
+"""Kernels for Python, and kernels as parts of other kernels: compiled into what Python calls, never on their own.
 
 Numba compiles every function that a kernel calls as if Python called it as well: optimised, translated to machine
 code, wrapped for Python and written to disk, and then optimised once more within each caller. A part is only checked
 for types and written down for LLVM; its callers optimise and translate it. So less is
-compiled, and the code is faster, since LLVM sees all of it at once.
+compiled, and the code is faster, since LLVM sees all of it at once. What Python calls is optimised once, with
+all its parts, and not function by function before; and it is not wrapped for C.
 
 What this builds upon is private to Numba (the pieces are those of its manual, "Customizing the compiler", but for the
 library). A version that lacks it compiles kernels as ever: slower, never different.
@@ -24,20 +25,39 @@ try:
 except ImportError:  # pragma: no cover
     SUPPORTED = False
 else:
-    SUPPORTED = all(hasattr(JITCodeLibrary, name) for name in ("_optimize_final_module", "_finalize_final_module"))
+    _STEPS = ("_optimize_functions", "_optimize_final_module", "_finalize_final_module")
+    SUPPORTED = all(hasattr(JITCodeLibrary, name) for name in _STEPS)
+
+
+def for_python() -> dict[str, Any]:
+    """Options with which Numba is to compile a kernel that Python calls."""
+    return {"pipeline_class": _WholeCompiler} if SUPPORTED else {}
 
 
 def call_as_part(kernel: Any, function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Let other kernels that call this one, which Python may call as ever, compile it as a part of themselves."""
     if SUPPORTED:
-        wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-        part = _Part(function, targetoptions={"nopython": True, **options, **wrappers}, pipeline_class=_Compiler)
+        part = _Part(function, targetoptions={"nopython": True, **options}, pipeline_class=_PartCompiler)
         kernel.get_call_template, kernel.get_overload = part.get_call_template, part.get_overload
 
 
 if SUPPORTED:
 
-    class _Library(JITCodeLibrary):
+    class _Whole(JITCodeLibrary):
+        """Code whose functions are optimised one by one, but for those that are only declared."""
+
+        def _optimize_functions(self, module: Any) -> None:
+            module.data_layout = self._codegen._data_layout
+            for function in module.functions:
+                if not function.is_declaration:
+                    fpm, pb = self._codegen._function_pass_manager(opt=1)
+                    fpm.run(function, pb)
+
+        def _optimize_final_module(self) -> None:
+            mpm, pb = self._codegen._module_pass_manager(opt=2)
+            mpm.run(self._final_module, pb)
+
+    class _Unfinished(_Whole):
         """Code that is linked with what it calls, and then left as it is."""
 
         def _optimize_final_module(self) -> None:
@@ -47,14 +67,27 @@ if SUPPORTED:
             self._finalized = True
 
     @register_pass(mutates_CFG=True, analysis_only=False)
-    class _Lowering(NativeLowering):
-        """Numba's last step, which writes a function down for LLVM, without making it executable."""
+    class _WholeLowering(NativeLowering):
+        """Numba's last step, which writes a function down for LLVM and makes it executable."""
+
+        _name = "conebandit_whole"
+
+        def run_pass(self, state: Any) -> bool:
+            state.library = _Whole(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
+            state.library.enable_object_caching()
+            # Here and not as an option: what kernels use of Numba is compiled anew for every combination of options.
+            state.flags.no_cfunc_wrapper = True
+            return bool(super().run_pass(state))  # type: ignore[no-untyped-call]
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class _PartLowering(NativeLowering):
+        """The same without making it executable."""
 
         _name = "conebandit_part"
 
         def run_pass(self, state: Any) -> bool:
-            state.library = _Library(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
-            state.flags.no_compile = True
+            state.library = _Unfinished(state.targetctx.codegen(), state.func_id.func_qualname)  # type: ignore[no-untyped-call]
+            state.flags.no_compile = state.flags.no_cpython_wrapper = state.flags.no_cfunc_wrapper = True
             super().run_pass(state)  # type: ignore[no-untyped-call]
             key = object()  # by which callers find the code; in Numba it is the executable function
             state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
@@ -64,13 +97,21 @@ if SUPPORTED:
     class _Compiler(CompilerBase):
         """Numba's own steps but for the last."""
 
+        last_step: Any
+
         def define_pipelines(self) -> list[PassManager]:
-            steps = PassManager("conebandit_part")
+            steps = PassManager(self.last_step._name)
             for define in ("define_untyped_pipeline", "define_typed_pipeline", "define_nopython_lowering_pipeline"):
                 for step, words in getattr(DefaultPassBuilder, define)(self.state).passes:
-                    steps.add_pass(_Lowering if step is NativeLowering else step, words)
+                    steps.add_pass(self.last_step if step is NativeLowering else step, words)
             steps.finalize()
             return [steps]
+
+    class _WholeCompiler(_Compiler):
+        last_step = _WholeLowering
+
+    class _PartCompiler(_Compiler):
+        last_step = _PartLowering
 
     class _Part(CPUDispatcher):
         """The versions of a kernel that other kernels call."""

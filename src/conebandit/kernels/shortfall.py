@@ -19,7 +19,7 @@ from conebandit.kernels.order import TOLERANCE
 def shortfalls_by_logs(own: Floats, front: Floats, in_own: Bools, in_front: Bools) -> Floats:
     """``log G`` for n pairs of sets, given the logs of their facet coordinates, (n, K, F) and (n, P, F), and masks."""
     n = own.shape[0]
-    result = np.zeros(n)
+    result = np.empty(n)
     first, second = np.empty(own.shape[1], dtype=np.int64), np.empty(front.shape[1], dtype=np.int64)
     for i in range(n):
         n_first, n_second = positions(in_own, i, first), positions(in_front, i, second)

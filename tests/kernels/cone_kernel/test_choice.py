@@ -89,12 +89,12 @@ def test_draws_are_in_proportion_to_weights():
 def test_predictions_are_perturbed_by_their_deviations_and_compared_in_units_of_rewards():
     state = trained(n=300, n_arms=4, cone="narrow")._state
     rng, units = np.random.default_rng(7), np.empty(2)
-    write_units(state, units)
+    write_units(state.facets, state.scales, units)
     np.testing.assert_allclose(units, np.abs(state.facets) @ np.hypot(state.scales[CENTRE], state.scales[SPREAD]))
     values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.01, 0.1, (4, 2))
     arms = np.array([0, 2, 3])
     images = np.concatenate(
-        [perturbed_images(state, values, variances, units, arms, np.uint64(key)) for key in range(400)], axis=2
+        [perturbed_images(state.facets, state.scales, values, variances, units, arms, np.uint64(key)) for key in range(400)], axis=2
     )
     rewards = state.scales[CENTRE] + state.scales[SPREAD] * values[arms, :, 0]
     np.testing.assert_allclose(images.mean(axis=2), rewards @ state.facets.T / units, atol=1e-10)  # pairs cancel
@@ -117,8 +117,8 @@ def test_every_perturbation_has_mean_0_variance_1_and_one_number_from_each_inter
 def test_variances_come_from_covariances_for_arms_that_are_close():
     state, rng = trained(n=300, n_arms=4)._state, np.random.default_rng(9)
     for _ in range(20):
-        phi, few, variances = features_at(state, rng.random(2)), np.array([1, 3]), np.full((4, 2), -1.0)
-        exact_variances(state, phi, few, np.empty(phi.size), variances, np.empty(2))
+        phi, few, variances = features_at(state.parts, rng.random(2)), np.array([1, 3]), np.full((4, 2), -1.0)
+        exact_variances(state.covs, phi, few, np.empty(phi.size), variances, np.empty(2))
         wanted = np.einsum("i,kmij,j->km", phi, state.covs[few], phi)
         np.testing.assert_allclose(variances[few], VARIANCE_FACTOR * wanted, rtol=1e-9)
         assert (variances[[0, 2]] == -1).all()
@@ -130,7 +130,7 @@ def test_arms_are_active_unless_clearly_beaten():
     for _ in range(200):
         values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.001, 0.1, (4, 2))
         active, means = np.empty(4, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * values[:, :, 0]
-        few = find_active(state, values, variances, units, active)
+        few = find_active(state.facets, state.scales, values, variances, active)
         images, spread = means @ state.facets.T, variances * state.scales[SPREAD] ** 2 @ state.facets.T**2
         for k in range(4):
             leads = [(images[a] - images[k]) / np.sqrt(spread[a] + spread[k]) for a in range(4) if a != k]
@@ -153,8 +153,8 @@ def test_the_reach_of_an_observation_is_the_mean_squared_correlation_over_contex
     # Over the box of the cosines, a little larger than the unit cube, features are orthonormal.
     elsewhere = plain_features(state.orders, rng.uniform(-BOX_MARGIN, 1 + BOX_MARGIN, (4000, 2)))
     for x in rng.random((20, 2)):
-        phi = features_at(state, x)
-        exact_variances(state, phi, few, np.empty(phi.size), np.empty((4, 2)), reach)
+        phi = features_at(state.parts, x)
+        exact_variances(state.covs, phi, few, np.empty(phi.size), np.empty((4, 2)), reach)
         errors = np.einsum("i,kmij,nj->kmn", phi, state.covs[few], elsewhere)
         variances = np.einsum("i,kmij,j->km", phi, state.covs[few], phi)
         found.append(reach.copy())
@@ -174,6 +174,6 @@ def test_an_arm_of_which_a_constant_is_unknown_has_a_reach_of_one():
     state = policy._state
     state.covs[0] = 0.0
     state.covs[0, :, 0, 0] = 0.3  # feature 0 is the constant
-    phi, reach = features_at(state, np.array([0.2, 0.9])), np.empty(1)
-    exact_variances(state, phi, np.array([0]), np.empty(phi.size), np.empty((2, 2)), reach)
+    phi, reach = features_at(state.parts, np.array([0.2, 0.9])), np.empty(1)
+    exact_variances(state.covs, phi, np.array([0]), np.empty(phi.size), np.empty((2, 2)), reach)
     assert reach[0] == pytest.approx(1.0)

@@ -27,7 +27,7 @@ from conebandit.kernels.cone_kernel.constants import (
     REPORT_PRICE,
     VARIANCE_FACTOR,
 )
-from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD, State
+from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
 from conebandit.kernels.rng import mix
 from conebandit.kernels.symmetric import multiply_symmetric
 from conebandit.kernels.types import Bools, Floats, Ints
@@ -64,7 +64,7 @@ def variances_of_draws(values: Floats, variances: Floats) -> None:
 
 
 @in_place
-def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variances: Floats, reach: Floats) -> None:
+def exact_variances(covs: Floats, phi: Floats, few: Ints, gain: Floats, variances: Floats, reach: Floats) -> None:
     """Variances of the predictions of some arms, from the covariances of their weights; others stay as they are.
 
     What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are far
@@ -78,7 +78,7 @@ def exact_variances(state: State, phi: Floats, few: Ints, gain: Floats, variance
     for i in range(few.size):
         reach[i] = 0.0
         for m in range(variances.shape[1]):
-            variance = quadratic_form(state.covs[few[i], m], phi, gain)
+            variance = quadratic_form(covs[few[i], m], phi, gain)
             squares = 0.0
             for j in range(phi.size):
                 squares += gain[j] * gain[j]
@@ -126,40 +126,40 @@ def count_informed(reach: Floats, nearby: float, seen: int) -> None:
 
 
 @in_place
-def write_units(state: State, units: Floats) -> None:
+def write_units(facets: Floats, scales: Floats, units: Floats) -> None:
     """Typical size of a reward on each facet (F,)."""
     for j in range(units.size):
         units[j] = 0.0
-        for m in range(state.facets.shape[1]):
-            size = math.hypot(state.scales[CENTRE, m], state.scales[SPREAD, m])
-            units[j] += abs(state.facets[j, m]) * size
+        for m in range(facets.shape[1]):
+            size = math.hypot(scales[CENTRE, m], scales[SPREAD, m])
+            units[j] += abs(facets[j, m]) * size
 
 
 @in_place
-def _image(state: State, j: int, row: Floats, column: int) -> float:
+def _image(facets: Floats, scales: Floats, j: int, row: Floats, column: int) -> float:
     """Image on facet ``j`` of a column of the predictions (M, L) of an arm."""
     value = 0.0
     for m in range(row.shape[0]):
-        value += state.facets[j, m] * (state.scales[CENTRE, m] + state.scales[SPREAD, m] * row[m, column])
+        value += facets[j, m] * (scales[CENTRE, m] + scales[SPREAD, m] * row[m, column])
     return value
 
 
 @compiled
-def find_active(state: State, values: Floats, variances: Floats, units: Floats, active: Bools) -> Ints:
+def find_active(facets: Floats, scales: Floats, values: Floats, variances: Floats, active: Bools) -> Ints:
     """Flag arms that no other one beats on every facet by more than ELIMINATION_MARGIN deviations; gives them."""
-    arms, facets = active.size, units.size
-    means, spreads = np.empty((arms, facets)), np.empty((arms, facets))
+    arms, rows = active.size, facets.shape[0]
+    means, spreads = np.empty((arms, rows)), np.empty((arms, rows))
     for k in range(arms):
-        for j in range(facets):
-            means[k, j], spreads[k, j] = _image(state, j, values[k], 0), 0.0
+        for j in range(rows):
+            means[k, j], spreads[k, j] = _image(facets, scales, j, values[k], 0), 0.0
             for m in range(variances.shape[1]):
-                spreads[k, j] += (state.facets[j, m] * state.scales[SPREAD, m]) ** 2 * variances[k, m]
+                spreads[k, j] += (facets[j, m] * scales[SPREAD, m]) ** 2 * variances[k, m]
     found = 0
     for b in range(arms):
         active[b] = True
         for a in range(arms):
             beaten = a != b
-            for j in range(facets):
+            for j in range(rows):
                 rise = means[a, j] - means[b, j]
                 beaten &= rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
             if beaten:
@@ -176,7 +176,7 @@ def find_active(state: State, values: Floats, variances: Floats, units: Floats, 
 
 @compiled
 def perturbed_images(
-    state: State, values: Floats, variances: Floats, units: Floats, few: Ints, key: np.uint64
+    facets: Floats, scales: Floats, values: Floats, variances: Floats, units: Floats, few: Ints, key: np.uint64
 ) -> Floats:
     """Images of some arms, their predictions perturbed by whole posterior deviations N_FRONTS times: (n, F, N_FRONTS).
 
@@ -195,7 +195,7 @@ def perturbed_images(
                 row[m, c] = mean + deviation * STRATA[place, c]
         for j in range(units.size):
             for c in range(N_FRONTS):
-                images[i, j, c] = _image(state, j, row, c) / units[j]
+                images[i, j, c] = _image(facets, scales, j, row, c) / units[j]
     return images
 
 

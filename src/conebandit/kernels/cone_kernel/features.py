@@ -13,7 +13,6 @@ import numpy as np
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, MAX_ORDER, MAX_ORDER_OF_ONE
-from conebandit.kernels.cone_kernel.state import State
 from conebandit.kernels.types import Floats, Ints
 
 
@@ -42,10 +41,10 @@ def write_features(parts: Ints, x: Floats, cosines: Floats, phi: Floats) -> None
 
 
 @compiled
-def features_at(state: State, x: Floats) -> Floats:
+def features_at(parts: Ints, x: Floats) -> Floats:
     """The features at one context."""
-    phi = np.empty(state.parts.shape[0])
-    write_features(state.parts, x, np.empty(1 + x.size * highest_order(x.size)), phi)
+    phi = np.empty(parts.shape[0])
+    write_features(parts, x, np.empty(1 + x.size * highest_order(x.size)), phi)
     return phi
 
 

@@ -46,7 +46,8 @@ def add_samples(
     arms, objectives, features = cross.shape
     dim = data.shape[1] - objectives
     cosines, alone = np.empty(1 + dim * highest_order(dim)), np.empty((1, features))
-    queue, waiting = np.empty((arms, BLOCK, features)), np.zeros(arms, dtype=np.int64)
+    queue, waiting = np.empty((arms, BLOCK, features)), np.empty(arms, dtype=np.int64)
+    waiting[:] = 0
     columns = _places(fresh)
     for t in range(first, last):
         k = chosen[t]
@@ -145,7 +146,6 @@ def count_known(data: Floats, chosen: Ints, n: int, counts: Ints) -> None:
             counts[chosen[t], m] += not np.isnan(data[t, dim + m])
 
 
-@compiled
 def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float) -> Floats:
     """Inverse of R, upper triangular, and its transpose; R'R is the posterior precision of the weights of one arm.
 
@@ -154,10 +154,18 @@ def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float)
     result has a multiple of four rows; those beyond the number of features have no meaning, nor have entries above the
     diagonal of the transpose.
     """
-    features = prior.size
-    padded = -(-features // BLOCK) * BLOCK
+    padded = -(-prior.size // BLOCK) * BLOCK
     both = np.zeros((2, padded, padded))
-    inverse, root = both[0], both[1]
+    _invert_root(complete, partial, prior, noise, both[0], both[1])
+    return both
+
+
+@in_place
+def _invert_root(
+    complete: Floats, partial: Floats, prior: Floats, noise: float, inverse: Floats, root: Floats
+) -> None:
+    """Write the inverse of the root and its transpose; both come as zeros."""
+    features, padded = prior.size, root.shape[0]
     add_transposed(root, complete, 1.0 / noise)
     if partial.size:
         add_transposed(root, partial, 1.0 / noise)
@@ -168,30 +176,34 @@ def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float)
     cholesky(root)
     invert(root, inverse)
     write_transposed(inverse, root)  # it is not needed any more
-    return both
 
 
-@compiled
+@in_place
 def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, variances: Floats) -> None:
     """Write mean and variances of the weights, given what :func:`inverse_root` gives."""
-    features = cross.size
-    solved = np.zeros(features)
-    mean[:], variances[:] = 0.0, 0.0
+    features, solved = cross.size, variances  # each place is needed for one, and then for the other
+    mean[:], solved[:] = 0.0, 0.0
     for j in range(features):
         target, row, rest = cross[j] / noise, inverse[0, j, j:], solved[j:]
         for i in range(rest.size):
             rest[i] += target * row[i]
     for j in range(features):
         share, row = solved[j], inverse[1, j]
+        variances[j] = 0.0
         for i in range(j + 1):
             mean[i] += share * row[i]
             variances[i] += row[i] * row[i]
 
 
-@compiled
 def covariance(inverse: Floats, cov: Floats) -> None:
     """Write the covariance of the weights (D, D), given what :func:`inverse_root` gives."""
-    features, padded = cov.shape[0], np.zeros((inverse.shape[1], inverse.shape[2]))
+    _write_covariance(inverse, np.zeros(inverse.shape[1:]), cov)
+
+
+@in_place
+def _write_covariance(inverse: Floats, padded: Floats, cov: Floats) -> None:
+    """The same; ``padded``, with as many rows as the inverse, comes as zeros."""
+    features = cov.shape[0]
     for first in range(0, padded.shape[0], BLOCK):
         rows = inverse[1, first : first + BLOCK]
         p, q, r, s = rows[0], rows[1], rows[2], rows[3]
@@ -207,22 +219,13 @@ def covariance(inverse: Floats, cov: Floats) -> None:
                 cov[i, j] = value
 
 
-@compiled
+@in_place
 def draw_weights(inverse: Floats, mean: Floats, normals: Floats, weights: Floats) -> None:
     """Write mean and draws: column 0 of ``normals`` (D, L) is 0, the others are standard normal."""
     features = mean.size
     for j in range(features):
         weights[j, :] = mean[j]
         add_rows(weights[j], inverse[0, j, j:features], normals[j:])
-
-
-@compiled
-def add_shared(cov: Floats, shared: Floats, prior: Floats, mean: Floats) -> None:
-    """Turn the mean of the weights given a prior of mean 0 into that given a prior of mean ``shared``."""
-    shares = np.empty(prior.size)
-    for j in range(prior.size):
-        shares[j] = shared[j] / prior[j]
-    add_rows(mean, shares, cov)
 
 
 @in_place
@@ -256,7 +259,8 @@ def add_unsure(prior: Floats, spread: Floats, normals: Floats, cov: Floats, weig
     ``normals`` (S, L) are 0 in column 0, the mean, and standard normal in the others.
     """
     features, effects = spread.shape
-    scaled, unsure, shares = np.empty((features, features)), np.zeros((effects, features)), np.empty(features)
+    scaled, unsure, shares = np.empty((features, features)), np.empty((effects, features)), np.empty(features)
+    unsure[:] = 0.0
     for j in range(features):
         for i in range(features):
             scaled[j, i] = cov[j, i] / prior[j]
@@ -276,15 +280,20 @@ def add_unsure(prior: Floats, spread: Floats, normals: Floats, cov: Floats, weig
             cov[i, j] = cov[j, i]
 
 
-@compiled
 def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats) -> Floats:
     """Sum of squared errors of the posterior means (K, M, D) on the samples of each arm and metric, from sums: (K, M).
 
     ``cross`` (K, M, D) are sums of features times targets, ``squares`` (K, M) of squared targets.
     """
-    arms, objectives, features = weights.shape
     left = squares.copy()
-    fitted = np.empty(features)
+    _subtract_fitted(gram, cross, weights, np.empty(weights.shape[2]), left)
+    return left
+
+
+@in_place
+def _subtract_fitted(gram: Floats, cross: Floats, weights: Floats, fitted: Floats, left: Floats) -> None:
+    """Turn the sums of squared targets, ``left`` (K, M), into those of errors; ``fitted`` (D,) is to write on."""
+    arms, objectives, features = weights.shape
     for k in range(arms):
         for m in range(objectives):
             fitted[:] = 0.0
@@ -296,4 +305,3 @@ def squared_errors(gram: Floats, cross: Floats, squares: Floats, weights: Floats
             for j in range(features):
                 left[k, m] += fitted[j] * weights[k, m, j]
             left[k, m] = max(left[k, m], 0.0)
-    return left

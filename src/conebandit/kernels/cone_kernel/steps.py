@@ -37,20 +37,20 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
         return choose_least_seen(state.counts, seed, key, active, reported, chances)
     values, variances = np.empty((arms, objectives, columns)), np.empty((arms, objectives))
     uncertainty, units = np.empty(arms), np.empty(state.facets.shape[0])
-    phi = features_at(state, x)
+    phi = features_at(state.parts, x)
     predict(state.weights, phi, values)
     choice.variances_of_draws(values, variances)
-    choice.write_units(state, units)
-    few = choice.find_active(state, values, variances, units, active)
+    choice.write_units(state.facets, state.scales, units)
+    few = choice.find_active(state.facets, state.scales, values, variances, active)
     noise_key = mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
     best = 0
     if few.size > 1:
         informed = np.empty(few.size)
-        choice.exact_variances(state, phi, few, np.empty(phi.size), variances, informed)
+        choice.exact_variances(state.covs, phi, few, np.empty(phi.size), variances, informed)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
         choice.count_informed(informed, nearby, state.size[OBSERVATIONS])
-        images = choice.perturbed_images(state, values, variances, units, few, noise_key)
+        images = choice.perturbed_images(state.facets, state.scales, values, variances, units, few, noise_key)
         choice.appraise(images, state.slack, units, judged, shown)
         best = choice.weigh(judged, uncertainty, few, informed, weights)
     else:
@@ -90,7 +90,7 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     means[:], radii[:] = np.nan, np.inf
     if state.size[FITTED] == 0:
         return
-    phi = features_at(state, x)
+    phi = features_at(state.parts, x)
     gain = np.empty(phi.size)
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
@@ -125,7 +125,7 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
 def update(state: State, sample: int, x: Floats, arm: int, reward: Floats) -> None:
     """Update the posterior of an arm in every known metric, given observation number ``sample``."""
     features, columns = state.weights.shape[2:]
-    phi = features_at(state, x)
+    phi = features_at(state.parts, x)
     gain, error = np.empty(features), np.empty(columns)
     for m in range(reward.size):
         if not np.isnan(reward[m]):

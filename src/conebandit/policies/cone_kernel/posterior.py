@@ -11,15 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from conebandit.kernels.cone_kernel.blocks import add_rows
 from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
-from conebandit.kernels.cone_kernel.fit import (
-    add_shared,
-    add_unsure,
-    covariance,
-    draw_weights,
-    inverse_root,
-    posterior_mean,
-)
+from conebandit.kernels.cone_kernel.fit import add_unsure, covariance, draw_weights, inverse_root, posterior_mean
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, State
 from conebandit.policies.cone_kernel.arms import Effects
 from conebandit.policies.cone_kernel.sums import Totals
@@ -88,7 +82,7 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
             common[k, m] = effects.means_at(k, shared[m])
             if basis.shape[1] > 1:
                 common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)
-            add_shared(covs[k], common[k, m], prior, means[k, m])
+            add_rows(means[k, m], common[k, m] / prior, covs[k])  # what a prior of this mean changes
             yield features**2 + COST_OF_AN_EFFECT * (size**2 - features**2)
     return Posterior(means, variances, effects, shared, shared_variances, roots, common, common_variances)
 
