@@ -107,7 +107,7 @@ def test_what_another_process_takes_is_left_to_it(shared, monkeypatch):
     for i in range(6):
         upload(edges, published, decided(published, f"d{i}"))
     now, taken = [0.0], []
-    monkeypatch.setattr(uploading.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     here = Uploads(edges.store, submit=lambda *_: Done(taken.append(edges.run.take_uploads()) or taken[-1]))
     here._take("checkout")
     now[0] += 10.0

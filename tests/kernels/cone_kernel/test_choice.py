@@ -94,7 +94,11 @@ def test_predictions_are_perturbed_by_their_deviations_and_compared_in_units_of_
     values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.01, 0.1, (4, 2))
     arms = np.array([0, 2, 3])
     images = np.concatenate(
-        [perturbed_images(state.facets, state.scales, values, variances, units, arms, np.uint64(key)) for key in range(400)], axis=2
+        [
+            perturbed_images(state.facets, state.scales, values, variances, units, arms, np.uint64(key))
+            for key in range(400)
+        ],
+        axis=2,
     )
     rewards = state.scales[CENTRE] + state.scales[SPREAD] * values[arms, :, 0]
     np.testing.assert_allclose(images.mean(axis=2), rewards @ state.facets.T / units, atol=1e-10)  # pairs cancel
@@ -126,7 +130,6 @@ def test_variances_come_from_covariances_for_arms_that_are_close():
 
 def test_arms_are_active_unless_clearly_beaten():
     state, rng = trained(n=300, n_arms=4, cone="narrow")._state, np.random.default_rng(8)
-    units = np.ones(2)
     for _ in range(200):
         values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.001, 0.1, (4, 2))
         active, means = np.empty(4, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * values[:, :, 0]

@@ -161,9 +161,7 @@ def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float)
 
 
 @in_place
-def _invert_root(
-    complete: Floats, partial: Floats, prior: Floats, noise: float, inverse: Floats, root: Floats
-) -> None:
+def _invert_root(complete: Floats, partial: Floats, prior: Floats, noise: float, inverse: Floats, root: Floats) -> None:
     """Write the inverse of the root and its transpose; both come as zeros."""
     features, padded = prior.size, root.shape[0]
     add_transposed(root, complete, 1.0 / noise)

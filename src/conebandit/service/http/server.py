@@ -114,8 +114,7 @@ def serve(
         seals=seals,
         anchors=anchors,
     )
-    with starting():
-        server, listener = _patiently(prepare, say)
+    server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
 
@@ -127,7 +126,8 @@ def _patiently(
     until, told = time.monotonic() + PATIENCE, ""
     while True:
         try:
-            return prepare()
+            with starting():
+                return prepare()
         except UnavailableError as error:
             if time.monotonic() >= until:
                 raise
