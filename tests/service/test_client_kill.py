@@ -27,6 +27,7 @@ REPORTERS = """
 import os, random, sys
 import conebandit as cb
 
+cb.Client  # loads it, here and not in each reporter
 address, outbox, acknowledged, decisions = sys.argv[1:4] + [int(sys.argv[4])]
 for k, _ in enumerate(sys.stdin):
     worker = os.fork()

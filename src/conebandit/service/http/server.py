@@ -107,14 +107,14 @@ def serve(
         allow_hosts,
         rate=rate,
         session_key=session_key,
-        tidy_up=_freeze_memory,
-        freeze=gc.freeze,
+        own_process=True,
         kernels=Kernels(apart=True),
         say=say,
         seals=seals,
         anchors=anchors,
     )
-    server, listener = _patiently(prepare, say)
+    with starting():
+        server, listener = _patiently(prepare, say)
     with listener:
         server.run(sockets=[listener])
 
@@ -126,8 +126,7 @@ def _patiently(
     until, told = time.monotonic() + PATIENCE, ""
     while True:
         try:
-            with starting():
-                return prepare()
+            return prepare()
         except UnavailableError as error:
             if time.monotonic() >= until:
                 raise
@@ -196,15 +195,17 @@ def _prepare(
     *,
     rate: Rate | None = None,
     session_key: bytes | None = None,
-    tidy_up: Callable[[], None] = _nothing,
-    freeze: Callable[[], None] = _nothing,
+    own_process: bool = False,
     kernels: Kernels | None = None,
     say: Callable[[str], None] = lambda _: None,
     seals: Seals | None = None,
     anchors: Callable[[Store], Anchors] | None = None,
     clock: SteadyClock | None = None,
 ) -> tuple[uvicorn.Server, socket.socket]:
-    """Open the store, compile, read the logs, and only then listen: whoever is let in is answered at once."""
+    """Open the store, compile, read the logs, and only then listen: whoever is let in is answered at once.
+
+    ``own_process``: nobody else's objects are in memory, so what is there can be kept from being searched for garbage.
+    """
     store = open_store(where, seals=seals)
     try:
         _look_around(store, host, say)
@@ -213,6 +214,7 @@ def _prepare(
         raise
     listener = _bind(host, port)
     send_last = _nothing if anchors is None else anchors(store).close
+    tidy_up, freeze = (_freeze_memory, gc.freeze) if own_process else (_nothing, _nothing)
     writer = Writer(store, clock, tidy_up=tidy_up, at_end=send_last, kernels=kernels)
     try:
         _warm_up(writer, say, freeze)
