@@ -12,26 +12,29 @@ library). A version that lacks it compiles kernels as ever: slower, never differ
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 try:
     from numba.core import types
-    from numba.core.codegen import JITCodeLibrary
+    from numba.core.codegen import CPUCodegen, JITCodeLibrary
     from numba.core.compiler import CompilerBase, DefaultPassBuilder
     from numba.core.compiler_machinery import PassManager, register_pass
     from numba.core.registry import CPUDispatcher
     from numba.core.typed_passes import NativeLowering
 except ImportError:  # pragma: no cover
-    SUPPORTED = False
+    SUPPORTED = WHOLE = False
 else:
     _STEPS = ("_optimize_functions", "_optimize_final_module", "_finalize_final_module")
     SUPPORTED = all(hasattr(JITCodeLibrary, name) for name in _STEPS)
+    # Until 0.61, Numba used other passes of LLVM, of which a module has one object.
+    WHOLE = SUPPORTED and "llvm_module" not in inspect.signature(CPUCodegen._function_pass_manager).parameters
 
 
 def for_python() -> dict[str, Any]:
     """Options with which Numba is to compile a kernel that Python calls."""
-    return {"pipeline_class": _WholeCompiler} if SUPPORTED else {}
+    return {"pipeline_class": _WholeCompiler} if WHOLE else {}
 
 
 def call_as_part(kernel: Any, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -47,6 +50,9 @@ if SUPPORTED:
         """Code whose functions are optimised one by one, but for those that are only declared."""
 
         def _optimize_functions(self, module: Any) -> None:
+            if not WHOLE:  # pragma: no cover
+                super()._optimize_functions(module)  # type: ignore[no-untyped-call]
+                return
             module.data_layout = self._codegen._data_layout
             for function in module.functions:
                 if not function.is_declaration:
