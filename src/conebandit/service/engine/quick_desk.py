@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-import numpy as np
 from pydantic_core import from_json, to_json
 
 from conebandit.experiment.errors import InvalidError, RefusalError
@@ -22,10 +21,9 @@ from conebandit.service.log.bodies import MAX_TIME, Body
 from conebandit.service.log.entries import By
 from conebandit.service.log.published import PublishedState
 from conebandit.service.log.selection import Selection
-from conebandit.service.log.texts import MAX_PLAIN, MIN_PLAIN
+from conebandit.service.log.texts import PLAIN_TYPES, body_in_order, rows_with_odd_numbers
 from conebandit.service.stores.records import canonical
 
-_VALUES = {str, int, float, bool, type(None)}  # types of values in a context
 _FLOATS = {float}
 _ENTRIES = itemgetter("edge", "state", "check", "decisions")
 _SELECTION = itemgetter("mode", "arm", "propensity", "active", "choice")
@@ -92,12 +90,10 @@ def ready(published: PublishedState, edge: str, sent: Sequence[Any], by: By | No
     if not all(map(_is_same, sent, made)):
         return None
     caused: Body = {} if by is None else by.to_body()
-    if caused:
-        caused = {"by": _in_order(caused["by"])}
     bodies = []
     for selection, context, at, id_, x in zip(made, contexts, times, ids, xs, strict=True):
         where = {"at": max(at, since), "name": edge, "state": published.seq}
-        bodies.append(_body(selection, caused, {"context": _in_order(context), "edge": where, "id": id_}, x))
+        bodies.append(body_in_order(selection, None, caused, {"context": context, "edge": where, "id": id_}, x))
     return Ready(since, max(since, *times), ids, "\n".join(_texts(bodies)))
 
 
@@ -111,7 +107,7 @@ def _can_be(ids: list[Any], times: list[Any], contexts: list[Any]) -> bool:
         and all(map(DECISION_ID.fullmatch, ids))
         and min(times) >= 0
         and max(times) <= MAX_TIME
-        and _VALUES.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, contexts))))
+        and PLAIN_TYPES.issuperset(map(type, itertools.chain.from_iterable(map(dict.values, contexts))))
     )
 
 
@@ -125,32 +121,6 @@ def _is_same(sent: Mapping[str, Any], right: Selection) -> bool:
         return type(sent["propensity"]) is float
     numbers = sent["propensity"], sent["choice"]["propensity"], *(sent["choice"]["probabilities"] or {}).values()
     return _FLOATS.issuperset(map(type, numbers))
-
-
-def _body(selection: Selection, caused: Body, given: Body, x: Sequence[float]) -> Body:
-    """What :meth:`Decided.to_body` says, and who caused it, in the order of names; without the time of arrival."""
-    mode, arm, propensity, active, choice, version = selection
-    chosen = None
-    if choice is not None:
-        chances = {} if choice.probabilities is None else {"probabilities": _in_order(choice.probabilities)}
-        chosen = {"arm": choice.arm, **chances, "propensity": choice.propensity}
-    return {
-        "active": active,
-        "arm": arm,
-        "at": None,
-        **caused,
-        "choice": chosen,
-        **given,
-        "mode": mode,
-        "propensity": propensity,
-        "version": version and {"library": version.library, "policy": version.policy, "position": version.position},
-        "x": x,
-    }
-
-
-def _in_order(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    names = sorted(table)
-    return table if names == list(table) else {name: table[name] for name in names}
 
 
 def _texts(bodies: list[Body]) -> list[str]:
@@ -178,6 +148,4 @@ def _with_odd_numbers(bodies: Sequence[Body]) -> set[int]:
         if body["choice"] is not None:
             numbers += body["choice"].get("probabilities", {}).values()
         ends.append(len(numbers))
-    sizes = np.abs(np.array(numbers))
-    odd = np.flatnonzero(~((sizes >= MIN_PLAIN) & (sizes < MAX_PLAIN) | (sizes == 0.0)))
-    return set(np.searchsorted(ends, odd, side="right").tolist())
+    return rows_with_odd_numbers(numbers, ends)

@@ -20,9 +20,10 @@ from conebandit.service.stores.records import canonical
 
 if TYPE_CHECKING:
     from conebandit.service.log.events import Decided
+    from conebandit.service.log.selection import Selection
 
 MIN_PLAIN, MAX_PLAIN = 1e-4, 1e16  # numbers of these sizes have no exponent
-_PLAIN = {str, int, float, bool, type(None)}  # types of values in a context
+PLAIN_TYPES = {str, int, float, bool, type(None)}  # of values in a context
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]+")  # with the last character of ASCII, which Python escapes, too
 
 
@@ -86,7 +87,7 @@ def _is_plain(decided: Decided) -> bool:
     """Whether it is about no unit, by a policy that says everything, in a context as callers can send it."""
     _, _, _, _, choice, version = decided.selection
     told = version is not None and choice is not None and choice.probabilities is not None
-    return told and decided.visit is None and _PLAIN.issuperset(map(type, decided.context.values()))
+    return told and decided.visit is None and PLAIN_TYPES.issuperset(map(type, decided.context.values()))
 
 
 def _with_odd_numbers(made: Sequence[Decided], plain: Sequence[bool]) -> set[int]:
@@ -99,7 +100,12 @@ def _with_odd_numbers(made: Sequence[Decided], plain: Sequence[bool]) -> set[int
             numbers += (propensity, choice.propensity, *choice.probabilities.values(), *decided.x)
             numbers += [value for value in decided.context.values() if type(value) is float]
         ends.append(len(numbers))
-    if len(made) == 1:  # arrays take longer
+    return rows_with_odd_numbers(numbers, ends)
+
+
+def rows_with_odd_numbers(numbers: Sequence[float], ends: Sequence[int]) -> set[int]:
+    """Which rows have numbers that may be written with an exponent, or not at all; ``ends`` says where rows end."""
+    if len(ends) == 1:  # arrays take longer
         return set() if all(MIN_PLAIN <= abs(number) < MAX_PLAIN or number == 0.0 for number in numbers) else {0}
     sizes = np.abs(np.array(numbers))
     odd = np.flatnonzero(~((sizes >= MIN_PLAIN) & (sizes < MAX_PLAIN) | (sizes == 0.0)))
@@ -107,33 +113,46 @@ def _with_odd_numbers(made: Sequence[Decided], plain: Sequence[bool]) -> set[int
 
 
 def _quick_text(decided: Decided, by: Body, to_json: Callable[[Any], bytes]) -> str:
-    """The body of a plain decision, with its entries in the order of their names."""
-    mode, arm, propensity, active, choice, version = decided.selection
-    assert choice is not None  # it is plain
-    assert choice.probabilities is not None
-    assert version is not None
-    caused = {"by": _in_order(by["by"])} if by else {}
-    chosen = {"arm": choice.arm, "probabilities": _in_order(choice.probabilities), "propensity": choice.propensity}
-    known = {"library": version.library, "policy": version.policy, "position": version.position}
-    body = {
-        "active": active,
-        "arm": arm,
-        "at": decided.at,
-        **caused,
-        "choice": chosen,
-        "context": _in_order(decided.context),
-        **({} if decided.edge is None else {"edge": _in_order(decided.edge.to_body()["edge"])}),
-        "id": decided.id,
-        "mode": mode,
-        "propensity": propensity,
-        "version": known,
-        "x": decided.x,
-    }
+    given: Body = {"context": decided.context}
+    if decided.edge is not None:
+        given |= decided.edge.to_body()
+    body = body_in_order(decided.selection, decided.at, by, {**given, "id": decided.id}, decided.x)
     try:
         text = to_json(body).decode()
     except ValueError:  # half of a surrogate pair, say
         return canonical(body)
     return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_escaped, text)
+
+
+def body_in_order(selection: Selection, at: int | None, by: Body, given: Body, x: Sequence[float]) -> Body:
+    """What :meth:`Decided.to_body` says, and who caused it, with all entries in the order of their names.
+
+    Parameters
+    ----------
+    selection, at, x
+        Of the decision; None for a time that is not known yet.
+    by
+        Who caused it: a table with the entry ``by``, or none.
+    given
+        Its context, its edge if it was made at one, and its id, in this order.
+    """
+    mode, arm, propensity, active, choice, version = selection
+    chosen = None
+    if choice is not None:
+        chances = {} if choice.probabilities is None else {"probabilities": _in_order(choice.probabilities)}
+        chosen = {"arm": choice.arm, **chances, "propensity": choice.propensity}
+    return {
+        "active": active,
+        "arm": arm,
+        "at": at,
+        **({"by": _in_order(by["by"])} if by else {}),
+        "choice": chosen,
+        **{name: _in_order(entry) if type(entry) is dict else entry for name, entry in given.items()},
+        "mode": mode,
+        "propensity": propensity,
+        "version": version and {"library": version.library, "policy": version.policy, "position": version.position},
+        "x": x,
+    }
 
 
 def _in_order(table: Mapping[str, Any]) -> Mapping[str, Any]:
