@@ -1,5 +1,6 @@
 """Promises about the package as a whole."""
 
+import copy
 import importlib
 import inspect
 import pickle
@@ -10,6 +11,7 @@ import typing
 from importlib.resources import files
 from pathlib import Path
 
+import cloudpickle
 import pytest
 
 import conebandit
@@ -34,6 +36,14 @@ def test_every_public_method_of_a_cone_is_documented_with_an_example():
             assert doc, f"Cone.{name} has no docstring"
             if callable(member):
                 assert ">>>" in doc, f"Cone.{name} has no runnable example"
+
+
+def test_the_package_travels_by_its_name():
+    assert pickle.loads(pickle.dumps(conebandit)) is conebandit
+    assert copy.deepcopy(conebandit) is conebandit
+    names = {"__name__": "__main__", "cb": conebandit}  # as in a script or a notebook, whose functions travel by value
+    exec("def version():\n    return cb.__version__", names)
+    assert pickle.loads(cloudpickle.dumps(names["version"]))() == conebandit.__version__
 
 
 MODULES = (

@@ -39,6 +39,10 @@ class _Package(ModuleType):
         if name != "simulate" or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By its name, as other modules are: functions that refer to it travel to the workers of joblib, Dask and Ray.
+        return importlib.import_module, (self.__name__,)
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.__all__})
 
