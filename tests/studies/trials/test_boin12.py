@@ -90,7 +90,7 @@ def plain_desirability(design, n, worth):
     return beta(1 + worth, 1 + n - worth).sf((least + (100 - least) / 2) / 100)
 
 
-def plain_next_dose(design, counts, d):
+def plain_next_dose(design, counts, d, lot=1.0):
     """The decision rules one by one, with scipy's beta distribution."""
     phi_t, phi_e = design.limits
     doses = range(design.n_doses)
@@ -108,14 +108,17 @@ def plain_next_dose(design, counts, d):
         if below:
             return below[-1]
         return None if bad[d] else d
-    if above and n >= design.explore_at and counts.treated[above[0]] == 0:
+    if above and design.explore_at and n >= design.explore_at and counts.treated[above[0]] == 0:
         return above[0]
     options = [*below[-1:], *([] if bad[d] else [d])]
     if rate <= lambda_e or n < design.enough:
         options += above[:1]
     wanted = {k: plain_desirability(design, counts.treated[k], counts.worth(k, design.utility)) for k in options}
     best = max(wanted.values(), default=None)
-    return max((k for k in wanted if wanted[k] > best - 1e-12), default=None)
+    equal = sorted(k for k in wanted if wanted[k] > best - 1e-12)
+    if not equal:
+        return None
+    return next(k for i, k in enumerate(equal, 1) if lot * len(equal) < i) if design.draw_ties else equal[-1]
 
 
 @st.composite
@@ -128,12 +131,19 @@ def trials_so_far(draw):
     return counts, draw(st.sampled_from(tried or [0]))
 
 
-@given(so_far=trials_so_far(), both=st.sampled_from([60.0, 35.0]))
-def test_decisions_are_those_of_a_plain_twin(so_far, both):
+@given(
+    so_far=trials_so_far(),
+    both=st.sampled_from([60.0, 35.0]),
+    explore_at=st.sampled_from([9, 0]),
+    draw_ties=st.booleans(),
+    lot=st.floats(0.0, 1.0, exclude_max=True),
+)
+def test_decisions_are_those_of_a_plain_twin(so_far, both, explore_at, draw_ties, lot):
     counts, dose = so_far
-    design = Boin12(4, Limits(0.3, 0.3), Utility(both=both, neither=40.0))
+    utility = Utility(both=both, neither=40.0)
+    design = Boin12(4, Limits(0.3, 0.3), utility, explore_at=explore_at, draw_ties=draw_ties)
     if counts.treated[dose]:
-        assert design.next_dose(counts, dose) == plain_next_dose(design, counts, dose)
+        assert design.next_dose(counts, dose, lot) == plain_next_dose(design, counts, dose, lot)
 
 
 def test_scores_are_ranks_by_definition():
@@ -200,6 +210,34 @@ def test_simulated_trials_have_the_exact_characteristics():
         counted_[int(design.conduct(trial).recommended[0])] += 1
     for choice, chance in exact.items():
         assert abs(counted_[choice] / n - chance) < 4 * math.sqrt(chance * (1 - chance) / n) + 1e-9
+
+
+# ---- options that others' programs differ in ------------------------------------------------------------------------
+
+
+def test_untried_doses_need_not_be_explored():
+    # Dose 1 is far more desirable than one that nobody has had.
+    assert next_dose(USUAL, "1EEE 1EEE 1EEE", 5) == 2
+    assert next_dose(Boin12(5, USUAL.limits, USUAL.utility, explore_at=0), "1EEE 1EEE 1EEE", 5) == 1
+
+
+def test_lots_may_be_drawn_between_equal_doses():
+    """Nobody has any outcome: up to dose 5, which is then as desirable as dose 4."""
+    drawing = Boin12(5, USUAL.limits, USUAL.utility, draw_ties=True)
+    for design, lot, last in ((USUAL, 0.1, 4), (drawing, 0.1, 3), (drawing, 0.9, 4)):
+        lots = np.full(18, lot)
+        trial = Trial(0, np.zeros((18, 1)), np.zeros((18, 5, 2)), lots, np.zeros((1, 1)), USUAL.limits, USUAL.utility)
+        assert design.conduct(trial).doses.tolist() == [*np.repeat(range(5), 3), *[last] * 3]
+
+
+def test_the_lowest_dose_may_be_selected_where_all_that_are_tolerated_are_closed():
+    """Dose 1 is of no use, and dose 2 is open, but its toxicity is farther from the limit."""
+    counts, _ = counted("1TNN 1TNN 1TNN 2BBE", 5)
+    assert USUAL.closed(counts).tolist() == [True, False, False, False, False]
+    assert USUAL.selected(counts) is None
+    choice = Boin12(5, USUAL.limits, USUAL.utility, fall_back=True).selected(counts)
+    assert (choice.dose, choice.efficacy) == (0, 0.0)
+    assert Boin12(5, USUAL.limits, USUAL.utility, fall_back=True).selected(Counts(5)) is None
 
 
 # ---- edges ----------------------------------------------------------------------------------------------------------

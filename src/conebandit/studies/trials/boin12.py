@@ -63,9 +63,14 @@ class Boin12(ByCohorts):
     enough
         From how many patients on a dose with a rate of toxicity between the boundaries leads no higher.
     explore_at
-        From how many patients at a tolerated dose on the next one is tried, if it was not yet.
+        From how many patients at a tolerated dose on the next one is tried, if it was not yet; 0 for never.
     stop_at
         The trial is over when the next cohort would get a dose that so many patients have had; 0 for never.
+    draw_ties
+        Whether lots are drawn between doses that are equally desirable; else the highest of them is given.
+    fall_back
+        Whether the lowest dose is selected where all that are tolerated are closed, but the trial was not stopped; else
+        none is. The dose that is selected then is one that may not be given.
 
     Examples
     --------
@@ -84,6 +89,8 @@ class Boin12(ByCohorts):
     enough: int = 6
     explore_at: int = 9
     stop_at: int = 0
+    draw_ties: bool = False
+    fall_back: bool = False
 
     @property
     def benchmark(self) -> float:
@@ -109,7 +116,7 @@ class Boin12(ByCohorts):
         """Whether enough patients have had a dose."""
         return 0 < self.stop_at <= counts.treated[dose]
 
-    def next_dose(self, counts: Counts, dose: int) -> int | None:
+    def next_dose(self, counts: Counts, dose: int, lot: float = 1.0) -> int | None:
         """The dose of the next cohort; None if the trial must stop."""
         closed = self.closed(counts).tolist()
         lower = next((k for k in range(dose - 1, -1, -1) if not closed[k]), None)
@@ -118,18 +125,26 @@ class Boin12(ByCohorts):
         rate, (escalate, deescalate) = counts.toxic[dose] / counts.treated[dose], boundaries(self.limits.toxicity)
         if rate >= deescalate:
             return here if lower is None else lower
-        if counts.treated[dose] >= self.explore_at and higher is not None and not counts.treated[higher]:
+        explore = 0 < self.explore_at <= counts.treated[dose]
+        if explore and higher is not None and not counts.treated[higher]:
             return higher
         may_rise = rate <= escalate or counts.treated[dose] < self.enough
         candidates = [k for k in (lower, here, higher if may_rise else None) if k is not None]
-        if not candidates:
-            return None
-        wanted = [self.desirability(counts.treated[k], counts.worth(k, self.utility)) for k in candidates]
-        return max(zip(wanted, candidates, strict=True))[1]  # of equal ones the highest
+        return self._most_desirable(candidates, counts, lot) if candidates else None
+
+    def _most_desirable(self, doses: list[int], counts: Counts, lot: float) -> int:
+        wanted = [self.desirability(counts.treated[k], counts.worth(k, self.utility)) for k in doses]
+        best = [k for k, value in zip(doses, wanted, strict=True) if value == max(wanted)]  # from low to high
+        return best[min(int(lot * len(best)), len(best) - 1)] if self.draw_ties else best[-1]
 
     def selected(self, counts: Counts) -> Choice | None:
         """The dose that is selected in the end."""
-        return select(counts, self.closed(counts), self.limits, self.utility)
+        closed = self.closed(counts)
+        choice = select(counts, closed, self.limits, self.utility)
+        if choice is None and self.fall_back and any(counts.treated):
+            closed[np.flatnonzero(counts.treated)[0]] = False  # now the only open one of those that are tolerated
+            return select(counts, closed, self.limits, self.utility)
+        return choice
 
     def scores(self, sizes: Sequence[int]) -> dict[tuple[int, int, int], float]:
         """The rank-based desirability scores of the paper, by numbers of patients, of toxicities and of efficacies.

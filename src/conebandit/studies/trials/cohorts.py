@@ -24,8 +24,11 @@ class ByCohorts(ABC):
     start: int
 
     @abstractmethod
-    def next_dose(self, counts: Counts, dose: int) -> int | None:
-        """The dose of the next cohort, after one that got ``dose``; None if no dose may be given any more."""
+    def next_dose(self, counts: Counts, dose: int, lot: float = 1.0) -> int | None:
+        """The dose of the next cohort, after one that got ``dose``; None if no dose may be given any more.
+
+        ``lot``, from 0 to 1, decides between equally good doses in a design that draws lots.
+        """
 
     @abstractmethod
     def closed(self, counts: Counts) -> NDArray[np.bool_]:
@@ -48,7 +51,7 @@ class ByCohorts(ABC):
                 outcome = outcomes[patient][dose]
                 counts.add(dose, efficacy=outcome[EFFICACY], toxicity=outcome[TOXICITY])
                 given.append(dose)
-            following = self.next_dose(counts, dose)
+            following = self.next_dose(counts, dose, float(trial.lots[len(given) - 1]))
             if following is None:
                 return for_everybody(trial, given, np.ones(trial.n_doses, dtype=np.bool_), None)
             dose = following

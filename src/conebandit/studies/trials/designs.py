@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 NAMES = ("uniform", "boin12", "efftox")
 GUARDED = ("rules", "burn_in", "escalate")  # settings of designs that safety rules apply to
 LIMITS = ("toxicity_limit", "efficacy_limit")  # settings of designs that work with limits of their own
-OF_BOIN12 = (*LIMITS, "cohort", "start", "too_toxic", "futile", "enough", "explore_at", "stop_at")
+OF_BOIN12 = (
+    *LIMITS,
+    *("cohort", "start", "too_toxic", "futile", "enough", "explore_at", "stop_at", "draw_ties", "fall_back"),
+)
 OF_EFFTOX = (*LIMITS, "cohort", "start", "sure", "doses", "contour", "priors", "rising")
 MAX_PATIENTS = 100_000
 
@@ -83,9 +86,12 @@ def _boin12(settings: dict[str, Any], n_doses: int, recipe: Recipe) -> Boin12:
     for name in ("too_toxic", "futile"):
         if name in settings:
             checked[name] = _chance(settings[name], name)
-    for name, least in (("cohort", 1), ("start", 1), ("enough", 1), ("explore_at", 1), ("stop_at", 0)):
+    for name, least in (("cohort", 1), ("start", 1), ("enough", 1), ("explore_at", 0), ("stop_at", 0)):
         if name in settings:
             checked[name] = _whole(settings[name], name, least=least)
+    for name in ("draw_ties", "fall_back"):
+        if name in settings:
+            checked[name] = _yes_or_no(settings[name], name)
     design = Boin12(n_doses, limits, recipe.utility, **checked)
     _require_dose(design.start, n_doses)
     return design
@@ -103,9 +109,7 @@ def _efftox(settings: dict[str, Any], n_doses: int, recipe: Recipe) -> EffTox:
     if "priors" in settings:
         checked["priors"] = _priors(settings["priors"])
     if "rising" in settings:
-        if not isinstance(settings["rising"], bool):
-            raise ValueError(f"rising must be true or false; got {entries.short(settings['rising'])}.")
-        checked["rising"] = settings["rising"]
+        checked["rising"] = _yes_or_no(settings["rising"], "rising")
     doses = checked_doses(settings["doses"], "doses") if "doses" in settings else recipe.doses
     if doses and len(doses) != n_doses:
         raise ValueError(f"doses must be {n_doses} numbers, one for each dose of the scenario; got {len(doses)}.")
@@ -164,6 +168,12 @@ def _chance(given: Any, where: str) -> float:
     if not 0.0 < number < 1.0:
         raise ValueError(f"{where} must be between 0 and 1; got {number:g}.")
     return number
+
+
+def _yes_or_no(given: Any, where: str) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"{where} must be true or false; got {entries.short(given)}.")
+    return given
 
 
 def _whole(given: Any, where: str, *, least: int) -> int:

@@ -169,7 +169,7 @@ class EffTox(ByCohorts):
         known = self.posterior(counts)
         return (known.effective <= self.sure) | (known.tolerated <= self.sure)
 
-    def next_dose(self, counts: Counts, dose: int) -> int | None:
+    def next_dose(self, counts: Counts, dose: int, lot: float = 1.0) -> int | None:
         """The acceptable dose of the largest desirability, with no untried dose skipped; None if there is none."""
         tried = [dose for dose, n in enumerate(counts.treated) if n]
         return self._best(counts, range(max(tried[0] - 1, 0), min(tried[-1] + 2, len(counts))))
