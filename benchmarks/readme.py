@@ -310,7 +310,7 @@ def trial_designs() -> str:
         for scenario in dict.fromkeys(scenario for scenario, _ in cells):
             tables.append(f"| {scenario} | {' | '.join(cells[scenario, design] for design in TRIAL_DESIGNS)} |")
         tables.append("")
-    return "\n".join(["", *tables, *_published_trials()])
+    return "\n".join(["", *tables, *_published_trials(), *_printed_trials()])
 
 
 def _published_trials() -> list[str]:
@@ -340,6 +340,41 @@ def _published_trials() -> list[str]:
         f"the largest difference is {max(errors):.1f} of them. Made by `python benchmarks/trial_published.py`.",
         "",
     ]
+
+
+def _printed_trials() -> list[str]:
+    """BOIN12 beside what its authors' application has printed: benchmarks/results/trial_application*.json."""
+    results = ROOT / "benchmarks" / "results"
+    rows, scenarios = (
+        json.loads((results / f"trial_application{name}.json").read_text())["rows"] for name in ("", "_scenarios")
+    )
+    ends = [name for name in scenarios[0] if name.startswith("selected ") or name == "none"]
+    lines = [
+        "BOIN12 beside 1,000 trials of its authors' application in each of 37 scenarios, with limits of 0.3 and 0.2; "
+        "mean squares of differences, in standard errors, are 1 if nothing but chance is between the two:",
+        "",
+        "| patients | `futile` | settings | figures | within two errors | largest | mean square, selected | patients |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        measured = (row[name] for name in ("largest", "mean_square_selected", "mean_square_patients"))
+        counted = f"{row['figures']} | {row['within_two']}"
+        lines.append(
+            f"| {row['patients']} | {row['futile']} | {row['way']} | {counted} | "
+            f"{' | '.join(f'{value:g}' for value in measured)} |"
+        )
+    size, shown = max(row["patients"] for row in scenarios), 6
+    lines += [
+        "",
+        f"The first {shown} of these scenarios with {size} patients and the settings of the application: percent in "
+        "which a dose is selected, ours / theirs:",
+        "",
+        f"| scenario | {' | '.join(name.replace('selected', 'dose') for name in ends)} |",
+        f"| --- |{' --- |' * len(ends)}",
+    ]
+    for row in [row for row in scenarios if row["patients"] == size][:shown]:
+        lines.append(f"| {row['scenario']} | {' | '.join(row[name] for name in ends)} |")
+    return [*lines, "", "Made by `python benchmarks/trial_application.py`.", ""]
 
 
 def command_line() -> str:

@@ -57,13 +57,25 @@ def simulate(published: dict[str, Any], scenario: dict[str, Any], trials: int, s
 
 def errors(published: dict[str, Any], scenario: dict[str, Any], found: Characteristics, trials: int) -> np.ndarray:
     """By how many standard errors of the difference each figure differs: percent selected, then patients."""
-    per_trial = np.sqrt(1.0 / trials + 1.0 / published["trials"])
-    percent = as_published(scenario)
-    pooled = (trials * found.selected + published["trials"] * percent) / (trials + published["trials"])
-    rounding = 0.05 / np.sqrt(3.0)  # percent are published with one decimal
-    of_percent = np.hypot(np.sqrt(pooled * (100.0 - pooled)) * per_trial, rounding)
-    of_patients = found.deviations * per_trial
-    differences = np.concatenate([found.selected - percent, found.patients - scenario["patients"]])
+    percent, patients = as_published(scenario), np.array(scenario["patients"])
+    return in_errors(found, trials, percent, patients, published_trials=published["trials"])
+
+
+def in_errors(
+    found: Characteristics,
+    trials: int,
+    percent: np.ndarray,
+    patients: np.ndarray,
+    *,
+    published_trials: int,
+    rounded: float = 0.0,
+) -> np.ndarray:
+    """The same, from figures: percent are published with one decimal, patients to multiples of ``rounded``."""
+    per_trial = np.sqrt(1.0 / trials + 1.0 / published_trials)
+    pooled = (trials * found.selected + published_trials * percent) / (trials + published_trials)
+    of_percent = np.hypot(np.sqrt(pooled * (100.0 - pooled)) * per_trial, 0.1 / np.sqrt(12.0))
+    of_patients = np.hypot(found.deviations * per_trial, rounded / np.sqrt(12.0))
+    differences = np.concatenate([found.selected - percent, found.patients - patients])
     return np.asarray(differences / np.concatenate([of_percent, of_patients]))
 
 

@@ -1,7 +1,10 @@
 """BOIN12 against published figures, against a plain twin, and at its edges."""
 
 import itertools
+import json
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +16,10 @@ from conebandit.studies.trials.boin12 import Boin12, boundaries
 from conebandit.studies.trials.conduct import NO_DOSE, Limits, Trial, Utility
 from conebandit.studies.trials.counts import Counts, isotonic, select
 from tests.studies.trials.outcomes import counted, next_dose
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+
+import trial_application
 
 USUAL = Boin12(5, Limits(toxicity=0.35, efficacy=0.25), Utility(both=60.0, neither=40.0))
 OTHER = Boin12(5, Limits(0.15, 0.4), Utility(both=30.0, neither=50.0), too_toxic=0.9, futile=0.8)
@@ -210,6 +217,32 @@ def test_simulated_trials_have_the_exact_characteristics():
         counted_[int(design.conduct(trial).recommended[0])] += 1
     for choice, chance in exact.items():
         assert abs(counted_[choice] / n - chance) < 4 * math.sqrt(chance * (1 - chance) / n) + 1e-9
+
+
+APPLICATION_RUNS = json.loads(trial_application.PUBLISHED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_operating_characteristics_of_the_authors_application(number):
+    """1,000 trials of it in each scenario; the full comparison is ``benchmarks/trial_application.py``.
+
+    Six percentages and five means in each of ten scenarios: of 440, one beyond 5 errors has a chance of some 0.1 %.
+    """
+    run = APPLICATION_RUNS["runs"][number]
+    design = trial_application.design(APPLICATION_RUNS, run, "application")
+    for scenario in range(number, 37, 4):
+        chances = APPLICATION_RUNS["scenarios"][scenario]
+        found = trial_application.simulate(design, chances, run["patients"], 60, seed=scenario)
+        off = trial_application.errors(APPLICATION_RUNS, run, scenario, found, 60)[:6]
+        assert found.selected.sum() == pytest.approx(100.0)
+        assert np.nanmax(np.abs(off)) < 5.0, scenario
+
+
+def test_figures_of_the_application_are_whole():
+    for run in APPLICATION_RUNS["runs"]:
+        assert len(run["selected_percent"]) == len(run["mean_patients"]) == len(APPLICATION_RUNS["scenarios"]) == 37
+        assert np.abs(np.sum(run["selected_percent"], axis=1) - 100.0).max() < 0.31  # six rounded figures
+        assert np.sum(run["mean_patients"], axis=1).max() < run["patients"] + 0.26
 
 
 # ---- options that others' programs differ in ------------------------------------------------------------------------
