@@ -19,12 +19,14 @@ from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.load import Process
 
-# Imports once, and forks an edge for each line that it reads. An edge decides until it is killed, asks again now and
-# then for what it has decided before, and writes down what was answered: the decisions, and the outcomes it took.
+# Imports once, for which a name has to be touched, and forks an edge for each line that it reads. An edge decides until
+# it is killed, asks again now and then for what it has decided before, and writes down what was answered: the
+# decisions, and the outcomes it took.
 EDGES = """
 import os, random, sys
 import conebandit as cb
 
+cb.Edge
 addresses, name, folder = sys.argv[1].split(","), sys.argv[2], sys.argv[3]
 for k, _ in enumerate(sys.stdin):
     worker = os.fork()
