@@ -286,12 +286,19 @@ def test_the_commands_run_check_and_refuse(own):
     [
         ({"address": "tcp://here:8786"}, "address is for clusters: backend must be dask or ray"),
         ({"jobs": -7}, "jobs must be a number of processes, or 0"),
+        ({"backend": "sequential", "jobs": -1}, "backend sequential makes one run after the other: jobs must be 1"),
+        ({"backend": "sequential", "jobs": 4}, "backend sequential makes one run after the other: jobs must be 1"),
         ({"backend": "dask", "jobs": 2, "address": "x"}, "a cluster at an address is used as it is"),
     ],
 )
 def test_wrong_workers_are_refused(options, says):
     with pytest.raises(ValueError, match=says):
         Workers(**options)
+
+
+def test_one_run_after_the_other_needs_one_worker():
+    assert [Workers("sequential").number, Workers("sequential", jobs=1).number] == [1, 1]
+    assert Workers("threads", jobs=-1).number == Workers("threads").number >= 1
 
 
 def test_what_a_function_raises_ends_the_pool():

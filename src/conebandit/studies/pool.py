@@ -43,7 +43,8 @@ class Workers:
         where calls spend their time in kernels; "dask" or "ray", a cluster; "sequential", this very process, where a
         debugger sees everything. In this process BLAS may have several threads.
     jobs
-        Number of processes or threads on this machine; 0 for one on each core.
+        Number of processes or threads on this machine; 0, or -1 as joblib has it, for one on each core. The backend
+        "sequential" has one, so that nobody believes otherwise.
     address
         Of a Dask scheduler or of a Ray cluster; without one, a cluster is started on this machine.
 
@@ -62,6 +63,10 @@ class Workers:
             raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {self.backend!r}.")
         if not is_integer(self.jobs) or self.jobs < -1:
             raise ValueError(f"jobs must be a number of processes, or 0 for one on each core; got {self.jobs!r}.")
+        if self.backend == "sequential" and self.jobs not in (0, 1):
+            raise ValueError(
+                f"backend sequential makes one run after the other: jobs must be 1, or left out; got {self.jobs}."
+            )
         if self.address is not None and self.backend not in ("dask", "ray"):
             raise ValueError(f"address is for clusters: backend must be dask or ray; got {self.backend}.")
         if self.address is not None and self.jobs > 0:
@@ -70,6 +75,8 @@ class Workers:
     @property
     def number(self) -> int:
         """How many processes or threads there are on this machine."""
+        if self.backend == "sequential":
+            return 1
         return self.jobs if self.jobs > 0 else int(cpu_count())
 
 
