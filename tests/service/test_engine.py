@@ -61,6 +61,28 @@ def test_a_batch_may_repeat_an_id(run):
     assert len(run.events) == 3, "all or none"
 
 
+def test_a_batch_of_outcomes_says_one_thing_of_a_metric(run):
+    """Otherwise it would correct itself back and forth when it is sent again."""
+    run.ask("a")
+    early, late = "1970-01-01T00:16:39+00:00", "1970-01-01T00:16:40+00:00"
+    for one, two in [
+        ({"values": {"revenue": 1.0}}, {"values": {"revenue": 2.0, "latency": 1.0}}),
+        ({"values": {"revenue": 1.0}, "observed_at": early}, {"values": {"revenue": 1.0}, "observed_at": late}),
+    ]:
+        with pytest.raises(InvalidError, match="two things about 'revenue' of decision 'a'; report one value"):
+            run.report([{"id": "a", **one}, {"id": "a", **two}])
+    assert len(run.events) == 2, "nothing was changed"
+    good = [
+        {"id": "a", "values": {"revenue": 1.0}},
+        {"id": "a", "values": {"revenue": 1.0}, "observed_at": early},
+        {"id": "a", "values": {"latency": 2.0, "revenue": 1}},
+    ]
+    run.report(good)
+    events = len(run.events)
+    assert [receipt["repeated"] for receipt in run.report(good)] == [["revenue"], ["revenue"], ["latency", "revenue"]]
+    assert len(run.events) == events
+
+
 def test_ids_are_made_if_none_is_given(run):
     replies = run.decide([{"context": PHONE}] * 2)
     assert replies[0]["id"] != replies[1]["id"]

@@ -137,6 +137,7 @@ class Traffic(Part):
             checked = {name: state.experiment.check_value(name, value) for name, value in values.items()}
             id_ = decision_id(request.get("id"), generate=False)
             outcomes.append((id_, checked, as_time(request.get("observed_at"), "observed_at")))
+        _check_agreement(outcomes)
         reports = self.reports(state, (id_ for id_, *_ in outcomes))
         for id_, _, observed_at in outcomes:
             self._check_observed(state, reports[id_], observed_at)
@@ -189,6 +190,25 @@ class Traffic(Part):
                 event = kind(self.transaction.time(state), reports.decided.id, values, observed_at)
                 late += reports.at(self.append(state, event, reports)).late
         return late
+
+
+def _check_agreement(outcomes: Sequence[tuple[str, dict[str, float], int | None]]) -> None:
+    """Refuse a batch that says two things of one metric of a decision.
+
+    Sent again, since nobody heard the answer, the first of them would look like a correction of the second.
+    """
+    if len({id_ for id_, *_ in outcomes}) == len(outcomes):
+        return  # as nearly always
+    said: dict[tuple[str, str], tuple[float, int | None]] = {}
+    for id_, values, observed_at in outcomes:
+        for name, value in values.items():
+            before, at = said.get((id_, name), (value, observed_at))
+            if before != value or (at is not None and observed_at is not None and at != observed_at):
+                raise InvalidError(
+                    f"the batch says two things about {name!r} of decision {id_!r}; report one value, and a correction "
+                    "of it in another request."
+                )
+            said[id_, name] = value, observed_at if at is None else at
 
 
 def _news(reports: Reports, values: dict[str, float], observed_at: int | None) -> list[str]:
