@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
+from conebandit.experiment.entries import short
+from conebandit.experiment.errors import InvalidError
 from conebandit.service.client import answers
 from conebandit.service.replies import (
     Amendment,
@@ -113,6 +115,9 @@ def upload(experiment: str, content: bytes) -> Request[Upload]:
 
 def as_outcomes(values: Mapping[str, Values], observed_at: Times) -> list[dict[str, Any]]:
     """Tables of ``id``, ``values`` and, if somebody said it, ``observed_at``."""
+    for told in values.values():
+        if not isinstance(told, Mapping):
+            raise InvalidError(f"values must be a table of one or more metrics; got {short(told)}.")
     times = observed_at if isinstance(observed_at, Mapping) else dict.fromkeys(values, observed_at)
     return [{"id": id_, "values": dict(told), **_observed(times.get(id_))} for id_, told in values.items()]
 

@@ -7,10 +7,11 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
+from conebandit.experiment import entries
 from conebandit.experiment.declaration import coordinates_of_many
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.client import journal
@@ -142,7 +143,7 @@ class Edge:
 
     def decide(self, context: Context | None = None, *, id: str | None = None, unit: str | None = None) -> Assignment:  # noqa: A002
         """An arm for a context; for a unit, if the experiment declares units."""
-        return self.decide_many([context or {}], ids=None if id is None else [id], units=[unit])[0]
+        return self.decide_many([{} if context is None else context], ids=None if id is None else [id], units=[unit])[0]
 
     def decide_many(
         self,
@@ -156,6 +157,7 @@ class Edge:
             raise ValueError(f"units must be as many as contexts, {len(contexts)}; got {len(units)}.")
         if ids is not None and len(ids) != len(contexts):
             raise ValueError(f"ids must be as many as contexts, {len(contexts)}; got {len(ids)}.")
+        _check_contexts(contexts)
         with self._lock:
             self._check_process()
             of = [None] * len(contexts) if units is None else units
@@ -270,6 +272,15 @@ class Edge:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_contexts(contexts: Sequence[Context]) -> None:
+    """Refuse what is no table; its entries are looked at later."""
+    if isinstance(contexts, str | Mapping) or not isinstance(contexts, Sequence):
+        raise InvalidError(f"contexts must be a list of tables; got {entries.short(contexts)}.")
+    if not all(type(context) is dict for context in contexts):  # as nearly always
+        for context in contexts:
+            entries.table(context, "context")
 
 
 def _name(folder: Path, given: str | None) -> str:
