@@ -394,6 +394,27 @@ def test_a_batch_is_kept_as_text_and_read_back(edges):
         assert Batch.from_text(batch.to_text(by)) == (batch, by)
 
 
+@pytest.mark.parametrize("apart", [0, 700])
+def test_verify_finds_an_id_that_is_in_the_log_twice(edges, tmp_path, apart):
+    published = edges.run.publish()
+    edges.send(published, *(decided(published, f"d{i}") for i in range(10)))
+    assert edges.verified().agrees
+    [made] = [event for event in edges.events() if isinstance(event, Decided) and event.id == "d7"]
+    for _ in range(0, apart, 350):
+        edges.run.decide([{"context": PHONE}] * 350)
+    with edges.run.transaction() as transaction:
+        transaction.append(transaction.state("checkout"), made)  # somebody else than the service
+    report = edges.verified()
+    twice = 13 + apart
+    assert report.problems == (f"decision at event {twice}: event 10 is about a decision of the same id, 'd7'.",)
+    lines = b"".join(export(edges.store, "checkout", "jsonl")).decode()
+    with (
+        contextlib.closing(open_store(str(tmp_path / "copy.db"))) as copy,
+        pytest.raises(CorruptionError, match="event 10 is about a decision of the same id"),
+    ):
+        restore(copy, from_lines(io.StringIO(lines)))
+
+
 def test_experiments_are_what_they_were_where_nobody_publishes(edges):
     edges.run.ask("d")
     assert "published" not in edges.run.state.plain()

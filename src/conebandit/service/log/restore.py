@@ -15,6 +15,7 @@ from conebandit.service.log.entries import By, read_as
 from conebandit.service.log.events import Decided
 from conebandit.service.log.operations import log_operation
 from conebandit.service.log.replay import declared, erased_units, rebuild
+from conebandit.service.log.verify_ids import IdsOfLog
 from conebandit.service.stores.base import Store, open_store
 from conebandit.service.stores.personal import DECISION, ERASING, UNIT, Alias
 from conebandit.service.stores.records import BEGINNING, Head, Record, new_id
@@ -58,8 +59,14 @@ def _fold_in(scratch: Store, experiment_id: str, records: Iterator[Record]) -> H
             rebuild(session, experiment_id, head, snapshots=False)
         except (CorruptionError, InvalidError) as error:
             raise CorruptionError(f"{experiment_id}: the log leads to no state: {error}") from None
+        ids = IdsOfLog(session, experiment_id)
         for page in session.checked(experiment_id, BEGINNING, head):
             _add_new_names(session, experiment_id, _names(session, experiment_id, page))
+            for record in page:
+                if record.kind == Decided.kind:
+                    ids.see(record.seq, str(record.decision))
+        if ids.problems():
+            raise CorruptionError(f"{experiment_id}: {ids.problems()[0]}")
     return head
 
 

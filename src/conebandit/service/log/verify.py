@@ -32,6 +32,7 @@ from conebandit.service.log.rule_checks import RuleChecks
 from conebandit.service.log.snapshots import OtherVersionError, from_parts, least_missed
 from conebandit.service.log.state import State
 from conebandit.service.log.verify_edges import EdgesOfLog
+from conebandit.service.log.verify_ids import IdsOfLog
 from conebandit.service.log.verify_units import UnitsOfLog
 from conebandit.service.replies import StateDigest
 from conebandit.service.stores.records import Head
@@ -228,6 +229,7 @@ class _Watch:
         self._rules = RuleChecks()
         self._problems: list[str] = []
         self._units = UnitsOfLog(self.session, self.experiment_id)
+        self._ids = IdsOfLog(self.session, self.experiment_id)
         self._uncounted_erasures: list[tuple[int, int]] = []  # where each one is, and from where on it matters
         self._forgotten: list[tuple[int, int]] = []  # states between these rest on data that were erased
 
@@ -244,6 +246,7 @@ class _Watch:
         seq, event = entry.seq, entry.event
         if isinstance(event, Decided):
             self._units.see(state, seq, event)
+            self._ids.see(seq, event.id)
             if event.edge is not None:
                 self.edges.see_decided(seq, event)
                 return
@@ -368,6 +371,7 @@ class _Watch:
         at_edges = sorted(self.edges.different.keys() - left_out - self.resting_on_erased())
         return [
             *self._problems,
+            *self._ids.problems(),
             *self._units.problems(),
             *(f"event {seq}: {words}." for seq, words in sorted(self._rules.wrong.items()) if not self._forgot(seq)),
             *(f"decision at event {seq}: {self._different[seq]}." for seq in different),

@@ -181,6 +181,14 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
         sql = f"SELECT 1 FROM events WHERE experiment = ? AND {where} LIMIT 1"
         return bool(list(self._run(sql, (experiment, *values))))
 
+    def first_events(self, experiment: str, decisions: Sequence[str]) -> dict[str, int]:
+        """The position of the first event of each of some decisions, by id; the index of decisions tells."""
+        if not decisions:
+            return {}
+        where, values = self._connection.among("decision", decisions)
+        sql = f"SELECT decision, MIN(seq) FROM events WHERE experiment = ? AND {where} GROUP BY decision"
+        return dict(self._run(sql, (experiment, *values)))
+
     def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
         """The next events of a kind, in order."""
         where = "e.seq > ? AND e.seq <= ? AND e.kind = ? ORDER BY e.seq LIMIT ?"
