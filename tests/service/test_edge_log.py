@@ -4,27 +4,32 @@ import contextlib
 import io
 import math
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from conebandit.service.engine import edge_desk, remade_states
 from conebandit.service.engine import edges as engine
 from conebandit.service.engine.batches import TAKEN, Batch
 from conebandit.service.engine.edge_desk import EdgeDesk
 from conebandit.service.engine.published_states import MAX_KEPT, PublishedStates
-from conebandit.service.errors import ConflictError, CorruptionError
+from conebandit.service.errors import ConflictError, CorruptionError, NotYetError
 from conebandit.service.export import export
 from conebandit.service.log import verify_edges
+from conebandit.service.log.edges import AtEdge
 from conebandit.service.log.entries import By, read
 from conebandit.service.log.events import Decided, Published
 from conebandit.service.log.published import OtherReleaseError, PublishedState
-from conebandit.service.log.replay import rebuild
+from conebandit.service.log.replay import fold_page, rebuild
 from conebandit.service.log.restore import restore
+from conebandit.service.log.selection import Choice, Selection
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
-from conebandit.service.stores.records import from_lines
+from conebandit.service.stores.records import Head, from_lines
 from tests.service.driver import HOUR, PHONE, Driver
 
 NOW = 1_000_000
@@ -89,6 +94,133 @@ def edges(store, declaration):
     return Edges(store, declaration)
 
 
+def forge(published, id_):
+    """A decision with a propensity that its state does not give."""
+    made = decided(published, id_)
+    made.choice.probabilities = {"old": 0.25, "new": 0.75}
+    made.arm = made.choice.arm = "new"
+    made.propensity = made.choice.propensity = 0.75
+    return made
+
+
+@pytest.mark.parametrize("policy", ["LinearParetoUCB", "ConeKernel"])
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_no_decision_can_be_forged_from_a_state_that_is_not_in_memory(
+    store, declaration, policy, snapshots, monkeypatch
+):
+    """Whatever has come since: outcomes, corrections, arms; with snapshots, which may know of corrections, too."""
+    monkeypatch.setattr(engine, "MIN_APART", 0)
+    edges = Edges(store, declaration | {"policy": {"name": policy, "explore": 0.2}})
+    run, rng, states = edges.run, random.Random(3), []
+    for step in range(24):
+        run.now += 60_000
+        states.append(run.publish())
+        run.ask(f"s{step}", PHONE | {"age": rng.uniform(18, 98)})
+        run.tell(f"s{step}", revenue=rng.random(), latency=rng.uniform(0, 5))
+        if step % 7 == 5:
+            run.tell(f"s{step - 3}", revenue=rng.random())  # a correction
+        if step == 12:
+            run.add_arm("fresh")
+        if snapshots and step % 5 == 2:
+            run.write_snapshot()
+    desk = EdgeDesk(store, PublishedStates())  # another process, or this one after a start
+    for order in (states, rng.sample(states, len(states))):
+        for published in order:
+            batch = desk.check(
+                "checkout",
+                (published.seq, published.check),
+                "web-1",
+                [forge(published, f"f{published.seq}"), decided(published, f"d{published.seq}")],
+            )
+            assert [told.id for told in batch.refused] == [f"f{published.seq}"]
+            assert [one.edge.unchecked for one in batch.decisions.values()] == [False]
+            run.take(batch, None)
+    report = edges.verified(every=True)
+    assert (report.agrees, report.whole, report.unchecked) == (True, True, 0)
+    assert len([event for event in edges.events() if isinstance(event, Decided) and event.edge]) == len(states)
+
+
+class Clock:
+    """One that goes on when somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_a_state_that_takes_long_to_make_is_made_in_several_requests(edges, monkeypatch):
+    run = edges.run
+    for step in range(250):
+        run.ask(f"s{step}")
+    published = run.publish()
+    run.ask("later")
+    desk = EdgeDesk(edges.store, PublishedStates())
+    sent = "checkout", (published.seq, published.check), "web-1", [forge(published, "d")]
+    monkeypatch.setattr(remade_states, "time", clock := Clock())
+    monkeypatch.setattr(
+        remade_states, "fold_page", lambda *args, **options: clock.sleep(9.0) or fold_page(*args, **options)
+    )
+    for reached in (100, 200):
+        with pytest.raises(NotYetError, match="is being made again, to check decisions with; try again"):
+            desk.check(*sent)
+        assert [fold.state.head.seq for fold in desk._remade._folds.values()] == [reached]
+    assert [told.id for told in desk.check(*sent).refused] == ["d"], "the third one goes on from there"
+    with desk._remade._making, pytest.raises(NotYetError):
+        desk._remade.make("checkout", Head(1, ""), Published(0, "p", published.version.library, 1, "other"))
+
+
+def test_what_nobody_can_make_again_is_marked_in_the_log_and_counted(store, declaration, caplog):
+    edges = Edges(store, declaration | {"unit": {}})
+    run = edges.run
+    run.decide([{"id": "a", "unit": "ann", "context": PHONE}])
+    run.tell("a", revenue=1.0)
+    published = run.publish()
+    run.erase("ann", "asked")
+    sent = forge(published, "d")
+    sent.unit, sent.alias = "bob", "d_00000000000000aa"
+    answer = edges.send(published, sent, states=PublishedStates())
+    assert (answer["taken"], answer["unchecked"]) == (1, 1)
+    assert "1 decisions of edge web-1 cannot be checked" in caplog.text
+    assert edges.send(published, sent, states=PublishedStates())["repeated"] == 1
+    made = [event.edge for event in edges.events() if isinstance(event, Decided) and event.edge]
+    assert [edge.unchecked for edge in made] == [True]
+    report = edges.verified()
+    assert (report.unchecked, report.agrees) == (1, True)
+    # In memory it is, so this process need not trust anybody.
+    assert len(edges.send(published, Sent(**{**vars(sent), "id": "e", "alias": "d_00000000000000ab"}))["refused"]) == 1
+
+
+def test_states_of_other_releases_are_trusted_and_that_is_said(edges, monkeypatch):
+    published = edges.run.publish()
+    monkeypatch.setattr(remade_states, "__version__", "9.9.9")
+    assert edges.send(published, decided(published, "d"), states=PublishedStates())["unchecked"] == 1
+    assert edges.verified().unchecked == 1
+
+
+def test_threads_may_share_a_desk_that_knows_many_states(edges, monkeypatch):
+    monkeypatch.setattr(edge_desk, "MAX_KNOWN", 2)
+    monkeypatch.setattr(engine, "MIN_APART", 0)
+    run, states = edges.run, []
+    for step in range(6):
+        states.append(run.publish())
+        run.ask(f"s{step}")
+        run.tell(f"s{step}", revenue=step / 3)
+    desk = EdgeDesk(edges.store, run.ledger.published)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            asked = [threads.submit(desk.find, "checkout", (p.seq, p.check), "web") for _ in range(100) for p in states]
+            assert all(one.result() is not None for one in asked)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(desk._known) == 2
+
+
 def test_a_state_is_published_once_until_there_is_something_new(edges, monkeypatch):
     run, seqs = edges.run, []
 
@@ -147,8 +279,9 @@ def test_a_published_state_travels_whole_or_not_at_all(edges):
 def test_decisions_are_taken_once_and_those_that_differ_are_refused(edges):
     published = edges.run.publish()
     sent = [decided(published, f"d{i}", {"age": 20 + i, "device": "desk"}) for i in range(5)]
-    assert edges.send(published, *sent) == {"taken": 5, "repeated": 0, "refused": []}
-    assert edges.send(published, *sent, decided(published, "new")) == {"taken": 1, "repeated": 5, "refused": []}
+    none = {"taken": 0, "repeated": 0, "refused": [], "unchecked": 0}
+    assert edges.send(published, *sent) == none | {"taken": 5}
+    assert edges.send(published, *sent, decided(published, "new")) == none | {"taken": 1, "repeated": 5}
     other = [reason["id"] for reason in edges.send(published, sent[0], edge="web-2")["refused"]]
     assert other == ["d0"]
     edges.run.ask("asked")
@@ -162,8 +295,15 @@ def test_decisions_are_taken_once_and_those_that_differ_are_refused(edges):
     assert refused[1] == {"id": "asked", "reason": TAKEN}
     report = edges.verified()
     assert (report.agrees, report.decisions, report.recomputed) == (True, 7, 7)
-    # A process that has not seen the state looks at the form alone; verify finds it.
-    assert edges.send(published, forged, states=PublishedStates())["taken"] == 1
+    # A process that has not seen the state makes it again.
+    [told] = edges.send(published, forged, states=PublishedStates())["refused"]
+    assert "from state 2, " in told["reason"]
+    with edges.run.transaction() as transaction:  # somebody else than the service; verify finds it
+        edge = AtEdge("web-1", published.seq, NOW)
+        chosen = Choice(forged.arm, 0.5, forged.choice.probabilities)
+        selection = Selection("live", "new", 0.5, tuple(forged.active), chosen, published.version)
+        x = tuple(published.state.experiment.coordinates(PHONE))
+        transaction.append(transaction.state("checkout"), Decided(NOW, "forged", PHONE, x, selection, edge=edge))
     report = edges.verified()
     assert not report.agrees
     assert "from the published state" in report.problems[0]
@@ -212,9 +352,10 @@ def test_arms_that_came_later_are_known_to_later_states_alone(edges):
     edges.run.add_arm("late")
     after = edges.run.publish()
     forged = {"arm": "late", "propensity": 1.0, "active": ["late"], "choice": SentChoice("late", 1.0, None)}
-    for published, taken in ((before, 0), (after, 1)):
+    for published, why in ((before, "there was no arm 'late'"), (after, "from state 5, ")):
         sent = Sent(**{**vars(decided(published, "d")), **forged})
-        assert edges.send(published, sent, states=nothing)["taken"] == taken
+        [told] = edges.send(published, sent, states=nothing)["refused"]
+        assert why in told["reason"]
 
 
 def test_a_batch_with_two_of_an_id_keeps_the_first(edges):

@@ -27,6 +27,12 @@ class UnavailableError(ServiceError):
     status = 503
 
 
+class NotYetError(ServiceError):
+    """It cannot be done now, and the caller may know why: the same request may be taken in a moment."""
+
+    status = 503
+
+
 class SealKeyError(ServiceError):
     """The log is sealed with a key that is not here, or without one although there is one here."""
 

@@ -410,11 +410,15 @@ class RefusedDecision(Reply):
 
 @dataclass(frozen=True)
 class Upload(Reply):
-    """What became of decisions that were made at an edge: how many are new in the log, or were there, and the rest."""
+    """What became of decisions that were made at an edge: how many are new in the log, or were there, and the rest.
+
+    Of those that are new, ``unchecked`` could not be made again, and are marked so in the log.
+    """
 
     taken: int
     repeated: int
     refused: tuple[RefusedDecision, ...]
+    unchecked: int = 0
 
 
 @dataclass(frozen=True)

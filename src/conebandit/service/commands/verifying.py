@@ -102,6 +102,8 @@ def _verify_one(
         return None
     compared = f"{report.recomputed} of {report.decisions} decisions and {report.snapshots} snapshots compared"
     typer.echo(f"{id_}: {report.events} events{_sealing(report)}, {compared}, state {report.state}, {_verdict(report)}")
+    if report.unchecked:
+        typer.echo(f"  {report.unchecked} decisions of edges were taken on trust: nobody could make them again.")
     for problem in report.problems:
         typer.echo(f"  {problem}", err=True)
     return report

@@ -56,6 +56,11 @@ class Batch(NamedTuple):
         return cls(table["since"], {one.id: one for one in found}, []), None if by is None else By(*by)
 
 
+def unchecked(decisions: Mapping[str, Uploaded]) -> int:
+    """How many of some decisions nobody could make again."""
+    return sum(one.edge.unchecked for one in decisions.values())
+
+
 def _uploaded(*row: Any) -> Uploaded:
     id_, alias, context, x, unit, body, version, edge = row
     selection = Selection.from_body({**body, "version": version and dict(zip(Version._fields, version, strict=True))})
@@ -64,8 +69,13 @@ def _uploaded(*row: Any) -> Uploaded:
 
 def _is_same(made: Decided, uploaded: Uploaded) -> bool:
     """Whether a decision is in the log as it was sent; its time may have been put right."""
-    if made.edge is None or made.edge._replace(at=0) != uploaded.edge._replace(at=0):
+    if made.edge is None or _where(made.edge) != _where(uploaded.edge):
         return False
     unit = None if made.names is None else made.names.unit
     same = made.selection == uploaded.selection and unit == uploaded.unit
     return same and same_context(made.context, uploaded.context)
+
+
+def _where(edge: AtEdge) -> AtEdge:
+    """What an edge itself says of a decision."""
+    return edge._replace(at=0, unchecked=False)

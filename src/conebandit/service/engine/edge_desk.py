@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +15,7 @@ from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.units import as_unit
 from conebandit.service.engine.batches import Batch
 from conebandit.service.engine.published_states import PublishedStates
+from conebandit.service.engine.remade_states import RemadeStates
 from conebandit.service.engine.traffic import decision_id
 from conebandit.service.engine.units import Uploaded
 from conebandit.service.errors import ConflictError
@@ -23,18 +27,22 @@ from conebandit.service.log.replay import all_arms, declared_at
 from conebandit.service.log.selection import Choice, Selection, Version
 from conebandit.service.replies import RefusedDecision
 from conebandit.service.stores.base import Store
+from conebandit.service.stores.records import Head
 
 EDGE_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 ALIAS = re.compile(r"d_[0-9a-f]{16,64}")  # what an edge has the log call a decision, where there are units
 MAX_ID = 128  # characters of an id in a refusal
 MAX_KNOWN = 256  # events ``published`` that are remembered
+_WHY = "their state is of another release, or rests on data that were erased"
+log = logging.getLogger("conebandit.service")
 
 
 class EdgeDesk:
-    """Looks at what edges send.
+    """Looks at what edges send; threads may share it.
 
-    A decision is made again from its state, if this process has seen that; if not, ``verify`` will. Those that come
-    out otherwise are refused.
+    A decision is made again from its state, and refused if it comes out otherwise. A state that this process has not
+    got is made again from the log. Where nobody can (see :class:`RemadeStates`), the form is checked alone, and the
+    decisions are marked as unchecked in the log.
 
     Parameters
     ----------
@@ -45,17 +53,23 @@ class EdgeDesk:
     """
 
     def __init__(self, store: Store, states: PublishedStates) -> None:
-        self._store, self._states = store, states
-        self._known: dict[tuple[str, int], tuple[Published, Experiment, frozenset[str]]] = {}
+        self._store, self._states, self._remade = store, states, RemadeStates(store)
+        self._known: OrderedDict[tuple[str, int], _Known] = OrderedDict()
+        self._knowing = threading.Lock()
 
     def check(self, experiment_id: str, state: tuple[int, str], edge: str, sent: Sequence[SentDecision]) -> Batch:
         """What of some decisions may be put into the log, and why the rest may not; for ``state`` see :meth:`find`."""
         seq = state[0]
         published = self.find(experiment_id, state, edge)
-        event, experiment, arms = self._published(experiment_id, seq)
+        head, event, experiment, arms = self._published(experiment_id, seq)
         found: dict[str, Uploaded] = {}
         refused: list[RefusedDecision] = []
-        reader = _Reader(experiment, arms, Version(event.policy, event.library, event.position), edge, seq)
+        version = Version(event.policy, event.library, event.position)
+        if published is None:
+            published = self._remade.make(experiment_id, head, event)
+        if published is None:
+            log.warning("%s: %d decisions of edge %s cannot be checked: %s", experiment_id, len(sent), edge, _WHY)
+        reader = _Reader(experiment, arms, version, edge, seq, unchecked=published is None)
         for one in sent:
             try:
                 uploaded = reader.read(one)
@@ -70,34 +84,46 @@ class EdgeDesk:
         return Batch(event.at, found, refused)
 
     def find(self, experiment_id: str, state: tuple[int, str], edge: str) -> PublishedState | None:
-        """The state that an edge says it has decided from; None if this process has not seen it.
+        """The state that an edge says it has decided from; None if this process has not got it.
 
         ``state`` is the position at which it was published, and its checksum.
         """
         seq, check = state
         if not EDGE_NAME.fullmatch(edge):
             raise InvalidError(f"edge must be 1 to 64 letters, digits, dots, - or _; got {ascii(edge)[:80]}.")
-        event, *_ = self._published(experiment_id, seq)
+        _, event, *_ = self._published(experiment_id, seq)
         if event.check != check:
             raise _not_published(experiment_id, seq)
-        return self._states.find(experiment_id, seq, check)
+        return self._states.find(experiment_id, seq, check) or self._remade.find(experiment_id, seq, check)
 
-    def _published(self, experiment_id: str, seq: int) -> tuple[Published, Experiment, frozenset[str]]:
+    def _published(self, experiment_id: str, seq: int) -> _Known:
         """An event that published a state, and declaration and arms at that time."""
-        known = self._known.get((experiment_id, seq))
-        if known is None:
-            with self._store.read() as session:
-                session.existing_head(experiment_id)
-                records = session.events(experiment_id, seq - 1, seq)
-                event = read(records[0]).event if records else None
-                if not isinstance(event, Published):
-                    raise _not_published(experiment_id, seq)
-                arms = frozenset(all_arms(session, experiment_id, seq))
-                known = event, declared_at(session, experiment_id, seq), arms
-            while len(self._known) >= MAX_KNOWN:
-                self._known.pop(next(iter(self._known)), None)
+        with self._knowing:
+            known = self._known.get((experiment_id, seq))
+        if known is not None:
+            return known
+        with self._store.read() as session:
+            session.existing_head(experiment_id)
+            records = session.events(experiment_id, seq - 1, seq)
+            event = read(records[0]).event if records else None
+            if not isinstance(event, Published):
+                raise _not_published(experiment_id, seq)
+            arms = frozenset(all_arms(session, experiment_id, seq))
+            known = _Known(records[0].head, event, declared_at(session, experiment_id, seq), arms)
+        with self._knowing:
             self._known[experiment_id, seq] = known
+            while len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
         return known
+
+
+class _Known(NamedTuple):
+    """What was published, where, and which declaration and arms there were."""
+
+    head: Head
+    event: Published
+    experiment: Experiment
+    arms: frozenset[str]
 
 
 def _not_published(experiment_id: str, seq: int) -> ConflictError:
@@ -139,6 +165,7 @@ class _Reader(NamedTuple):
     version: Version
     edge: str
     state: int
+    unchecked: bool
 
     def read(self, sent: SentDecision) -> Uploaded:
         """A decision, if it can have been made."""
@@ -148,7 +175,7 @@ class _Reader(NamedTuple):
             raise InvalidError(f"alias must be d_ and 16 to 64 hexadecimal digits; got {ascii(alias)[:80]}.")
         selection = self._selection(sent)
         x = tuple(self.experiment.coordinates(sent.context))
-        edge = AtEdge(self.edge, self.state, sent.at, sent.stale)
+        edge = AtEdge(self.edge, self.state, sent.at, sent.stale, self.unchecked)
         return Uploaded(id_, alias, sent.context, x, unit, selection, edge)
 
     def _selection(self, sent: SentDecision) -> Selection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from conebandit.service.engine.batches import Batch
+from conebandit.service.engine.batches import Batch, unchecked
 from conebandit.service.engine.parts import Part
 from conebandit.service.engine.ready import Ready, read_upload
 from conebandit.service.engine.units import Door
@@ -63,7 +63,7 @@ class Edges(Part):
             self.transaction.stop_if_due(state)
             door.enter({id_: one.arrived(batch.since, at) for id_, one in new.items()}, at, by)
         told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
-        return Upload(len(new), repeated, tuple(told))
+        return Upload(len(new), repeated, tuple(told), unchecked(new))
 
     def take_ready(self, experiment_id: str, ready: Ready) -> Upload:
         """What :meth:`take` does with decisions that are written as the log will have them."""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from conebandit.experiment.errors import RefusalError
-from conebandit.service.engine.batches import Batch
+from conebandit.service.engine.batches import Batch, unchecked
 from conebandit.service.engine.ready import Ready
 from conebandit.service.engine.turn import Turn
 from conebandit.service.log.entries import By, read_as
@@ -65,7 +65,7 @@ class Uploads:
                 session.add_upload(experiment, edge, Batch(batch.since, new, []).to_text(by))
         self._want(experiment)
         told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
-        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told))
+        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told), unchecked(new))
 
     def add_ready(self, experiment: str, edge: str, ready: Ready) -> Upload:
         """What :meth:`add` does with decisions that are written as the log will have them."""

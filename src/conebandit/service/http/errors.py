@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from conebandit.experiment.errors import RefusalError
-from conebandit.service.errors import UnavailableError
+from conebandit.service.errors import NotYetError, UnavailableError
 from conebandit.service.http.forms import MANY, ONE
 
 FAULT = "the service is at fault; its log says more."
@@ -60,6 +60,8 @@ def refusal_reply(error: RefusalError | HTTPException) -> Response:
     """What is answered to a request that is refused; logged if that is not for the caller to mend."""
     if isinstance(error, HTTPException):
         return error_reply(error.detail, error.status_code, error.headers)
+    if isinstance(error, NotYetError):
+        return error_reply(str(error), error.status, {"retry-after": "1"})
     if isinstance(error, UnavailableError):
         log.warning("%s", error)
         return error_reply(UNAVAILABLE, 503, {"retry-after": "1"})

@@ -92,6 +92,7 @@ class RequestCounts:
         }
         self.refusals: Counter[tuple[str, str]] = Counter()  # by reason and name of the key
         self._from_edges: Counter[tuple[str, str]] = Counter()  # decisions, by experiment and what became of them
+        self.unchecked: Counter[str] = Counter()  # decisions of edges that were taken on trust, by experiment
 
     def answered(self, method: str, route: str, status: int, seconds: float, experiment: str | None) -> None:
         """A request was answered."""
@@ -119,6 +120,7 @@ class RequestCounts:
         """Decisions came from an edge."""
         for result, count in (("taken", upload.taken), ("repeated", upload.repeated), ("refused", len(upload.refused))):
             self._from_edges[experiment, result] += count
+        self.unchecked[experiment] += upload.unchecked
 
     def from_edges(self) -> Iterator[Sample]:
         """How many decisions edges have sent, by experiment and what became of them."""
@@ -158,6 +160,7 @@ METRICS = (
     Metric("conebandit_request_seconds_total", "counter", lambda _, counts: counts.seconds()),
     Metric("conebandit_refused_requests_total", "counter", lambda _, counts: counts.refused()),
     Metric("conebandit_edge_decisions_total", "counter", lambda _, counts: counts.from_edges()),
+    Metric("conebandit_edge_decisions_unchecked_total", "counter", lambda _, counts: _by_experiment(counts.unchecked)),
     Metric("conebandit_edge_decisions_put_aside_total", "counter", lambda writer, _: _by_experiment(writer.put_aside)),
     Metric("conebandit_decision_seconds", "histogram", lambda _, counts: counts.latencies(DECISIONS)),
     Metric("conebandit_outcome_seconds", "histogram", lambda _, counts: counts.latencies(OUTCOMES)),

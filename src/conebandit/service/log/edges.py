@@ -7,6 +7,8 @@ from typing import NamedTuple, Self
 from conebandit.service.log import bodies
 from conebandit.service.log.bodies import Body
 
+_MARKS = ("stale", "unchecked")  # which few decisions have
+
 
 class AtEdge(NamedTuple):
     """Where a decision was made, and from what, before the service heard of it.
@@ -21,17 +23,22 @@ class AtEdge(NamedTuple):
         When it was made by the clock of the edge, within what can be: milliseconds since 1970.
     stale
         Whether the state was too old for the edge, which has served the baseline for that reason alone.
+    unchecked
+        Whether the service could not make it again when it came, and so took it on trust: its state is of another
+        release, or rests on data that were erased.
     """
 
     name: str
     state: int
     at: int
     stale: bool = False
+    unchecked: bool = False
 
     def to_body(self) -> Body:
         """Its part of the body of a decision."""
         body: Body = {"name": self.name, "state": self.state, "at": self.at}
-        return {"edge": {**body, "stale": True} if self.stale else body}
+        body |= {name: True for name in _MARKS if getattr(self, name)}
+        return {"edge": body}
 
     @classmethod
     def from_body(cls, body: Body) -> Self | None:
@@ -39,8 +46,8 @@ class AtEdge(NamedTuple):
         if "edge" not in body:
             return None
         edge = bodies.table(body, "edge")
-        stale = bodies.yes_or_no(edge, "stale") if "stale" in edge else False
-        return cls(bodies.text(edge, "name"), bodies.position(edge, "state"), bodies.date(edge, "at"), stale)
+        marks = [name in edge and bodies.yes_or_no(edge, name) for name in _MARKS]
+        return cls(bodies.text(edge, "name"), bodies.position(edge, "state"), bodies.date(edge, "at"), *marks)
 
 
 class LastPublished(NamedTuple):

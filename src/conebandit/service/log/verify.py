@@ -81,6 +81,8 @@ class Verification:
         How many were compared.
     api_keys
         Names of the API keys that its events came with.
+    unchecked
+        How many decisions of edges the service took on trust, since it could not make them again when they came.
 
     Examples
     --------
@@ -114,6 +116,7 @@ class Verification:
     anchors: int = 0
     erased: int = 0
     api_keys: frozenset[str] = frozenset()
+    unchecked: int = 0
 
     @property
     def agrees(self) -> bool:
@@ -185,6 +188,7 @@ def verify(
         anchors=len(anchors),
         erased=len(erased),
         api_keys=frozenset(watch.api_keys),
+        unchecked=watch.edges.unchecked,
     )
 
 

@@ -78,6 +78,8 @@ class EdgesOfLog:
     ----------
     decided
         How many decisions there are.
+    unchecked
+        How many of them the service took on trust, since it could not make them again.
     foreign, erased, left_out
         Positions of those that another release has made, whose data are gone, or whose state was not kept.
     different
@@ -88,7 +90,7 @@ class EdgesOfLog:
         self._session, self._id = session, experiment_id
         self._states = _Shelf(float("inf") if every else MAX_ON_DISK)
         self._made: dict[int, array[int]] = {}  # positions of decisions, by that of their state
-        self.decided = 0
+        self.decided = self.unchecked = 0
         self.foreign: set[int] = set()
         self.erased: set[int] = set()
         self.left_out: set[int] = set()
@@ -110,6 +112,7 @@ class EdgesOfLog:
         """The next decision that was made at an edge."""
         assert decided.edge is not None  # such were asked for
         self.decided += 1
+        self.unchecked += decided.edge.unchecked
         made = self._made.get(decided.edge.state)
         if made is None:
             self.different[seq] = f"it is said to be made from a state published at event {decided.edge.state}"
