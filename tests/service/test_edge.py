@@ -472,6 +472,49 @@ def test_outcomes_of_a_decision_that_was_refused_are_not_those_of_another(tmp_pa
     assert [(one["id"], one["values"]) for one in told] == [("mine", {"revenue": 2.0})]
 
 
+def test_an_outcome_that_is_sent_again_does_not_undo_a_correction(address, declaration, tmp_path):
+    spool = tmp_path / "spool"
+    with served(address, declaration) as (url, client):
+        with cb.Edge(url, "checkout", spool=spool) as edge:
+            edge.decide(PHONE, id="d")
+            edge.report("d", {"revenue": 1.0, "latency": 2.0})
+            assert edge.flush() == 0
+        client.report("checkout", "d", {"revenue": 5.0})  # a correction
+        before = len(events_of(address))
+        (spool / "uploaded").unlink()  # as if the edge had not heard the answer, and were started anew
+        with cb.Edge(url, "checkout", spool=spool) as edge:
+            assert edge.pending == 2
+            assert edge.flush() == 0
+            assert len(events_of(address)) == before
+            edge.report("d", {"revenue": 1.0})  # this is another report: it was right after all
+            assert edge.flush() == 0
+    told = [json.loads(record.text) for record in events_of(address) if record.kind == "reported"]
+    assert [one["values"].get("revenue") for one in told] == [1.0, 5.0, 1.0]
+    assert not (spool / "refused.jsonl").exists()
+    assert verified(address).agrees
+
+
+def test_outcomes_of_an_edge_do_not_go_to_the_decision_of_another(address, declaration, tmp_path):
+    with served(address, declaration) as (url, client):
+        client.decide("checkout", PHONE, id="here")
+        with (
+            cb.Edge(url, "checkout", spool=tmp_path / "a", name="a") as one,
+            cb.Edge(url, "checkout", spool=tmp_path / "b", name="b") as two,
+        ):
+            one.decide(PHONE, id="there")
+            assert one.flush() == 0
+            two.decide(PHONE, id="mine")
+            for id_ in ("there", "mine", "here"):
+                two.report(id_, {"revenue": 1.0})
+            assert two.flush() == 0
+    refused = [json.loads(line) for line in (tmp_path / "b" / "refused.jsonl").read_text().splitlines()]
+    assert [one["refused"]["id"] for one in refused] == ["there", "here"]
+    assert "was made by edge 'a', and not by edge 'b'" in refused[0]["reason"]
+    assert "was made by the service" in refused[1]["reason"]
+    told = [json.loads(record.text) for record in events_of(address) if record.kind == "reported"]
+    assert [one["id"] for one in told] == ["mine"]
+
+
 def test_outcomes_are_taken_while_nobody_may_decide(tmp_path, declaration):
     address, spool = str(tmp_path / "log.db"), tmp_path / "spool"
     with served(address, declaration) as (url, client), cb.Edge(url, "checkout", spool=spool, refresh=1000) as edge:

@@ -238,6 +238,9 @@ def test_bodies_on_disk_have_the_keys_that_they_always_had():
     assert {kind: canonical(event.to_body()) for kind, event in EXAMPLES.items()} == texts
     observed = Reported(5, "d", {"m": 1.0}, observed_at=4)
     assert canonical(observed.to_body()) == '{"at":5,"id":"d","observed_at":4,"values":{"m":1.0}}'
+    named = Reported(5, "d", {"m": 1.0}, report="r1")
+    assert canonical(named.to_body()) == '{"at":5,"id":"d","report":"r1","values":{"m":1.0}}'
+    assert Reported.from_body(named.to_body()) == named
 
 
 def test_decisions_that_were_written_before_are_read():

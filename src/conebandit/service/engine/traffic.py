@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.experiment.units import as_unit
@@ -127,7 +127,7 @@ class Traffic(Part):
                 _check_enrolling(state, decisions, at)
 
     def report(self, experiment_id: str, requests: Sequence[Mapping[str, Any]]) -> list[Receipt]:
-        """Record outcomes ``{"id", "values", "observed_at"}``; all or none."""
+        """Record outcomes ``{"id", "values", "observed_at", "report", "edge"}``; all or none."""
         state = self.transaction.state(experiment_id)
         outcomes = []
         for request in some(requests, "outcomes"):
@@ -136,14 +136,16 @@ class Traffic(Part):
                 raise InvalidError("values must be a table of one or more metrics.")
             checked = {name: state.experiment.check_value(name, value) for name, value in values.items()}
             id_ = decision_id(request.get("id"), generate=False)
-            outcomes.append((id_, checked, as_time(request.get("observed_at"), "observed_at")))
+            observed_at = as_time(request.get("observed_at"), "observed_at")
+            outcomes.append(_Outcome(id_, checked, observed_at, request.get("report"), request.get("edge")))
         _check_agreement(outcomes)
-        reports = self.reports(state, (id_ for id_, *_ in outcomes))
-        for id_, _, observed_at in outcomes:
-            self._check_observed(state, reports[id_], observed_at)
-        if any(_news(reports[id_], values, at) for id_, values, at in outcomes):
+        reports = self.reports(state, (one.id for one in outcomes))
+        for one in outcomes:
+            _check_edge(reports[one.id], one.edge)
+            self._check_observed(state, reports[one.id], one.observed_at)
+        if any(_news(reports[one.id], one) for one in outcomes):
             self.refuse_if_ended(state)
-        return [self._report_one(state, reports[id_], values, at) for id_, values, at in outcomes]
+        return [self._report_one(state, reports[one.id], one) for one in outcomes]
 
     def _check_observed(self, state: State, reports: Reports, at: int | None) -> None:
         """Clocks may differ a little; nothing is observed before its decision, or in the future."""
@@ -158,15 +160,15 @@ class Traffic(Part):
                 f"{as_text(now)}; got {as_text(at)}."
             )
 
-    def _report_one(self, state: State, reports: Reports, values: dict[str, float], observed_at: int | None) -> Receipt:
-        slots, metric = reports.slots, state.experiment.metric
-        new = _news(reports, values, observed_at)
+    def _report_one(self, state: State, reports: Reports, told_of: _Outcome) -> Receipt:
+        slots, metric, values = reports.slots, state.experiment.metric, told_of.values
+        new = _news(reports, told_of)
         repeated = [name for name in values if name not in new]
         had = {name for name, slot in slots.items() if slot.place and slot.value is not None}
         # In the order of the log, which sorts names: so what is late is listed as a replay would list it.
         changed = {name: values[name] for name in sorted(values) if name not in repeated}
         held = {name: value for name, value in changed.items() if metric(name).must_be_held(value)}
-        late = self._append_values(state, reports, changed, held, observed_at)
+        late = self._append_values(state, reports, told_of._replace(values=changed), held)
         told = [name for name in values if name in changed and name not in held and name not in late]
         return Receipt(
             id=reports.decided.called,
@@ -179,28 +181,48 @@ class Traffic(Part):
             void=reports.void is not None,
         )
 
-    def _append_values(
-        self, state: State, reports: Reports, changed: dict[str, float], held: dict[str, float], observed_at: int | None
-    ) -> list[str]:
+    def _append_values(self, state: State, reports: Reports, news: _Outcome, held: dict[str, float]) -> list[str]:
         """Append what is new, those apart that must be held; which of them are late."""
         late: list[str] = []
-        reported = {name: value for name, value in changed.items() if name not in held}
+        reported = {name: value for name, value in news.values.items() if name not in held}
         for kind, values in ((Reported, reported), (Held, held)):
             if values:
-                event = kind(self.transaction.time(state), reports.decided.id, values, observed_at)
+                at = self.transaction.time(state)
+                event = kind(at, reports.decided.id, values, news.observed_at, news.report)
                 late += reports.at(self.append(state, event, reports)).late
         return late
 
 
-def _check_agreement(outcomes: Sequence[tuple[str, dict[str, float], int | None]]) -> None:
+class _Outcome(NamedTuple):
+    """What somebody says of a decision; names of the report, and of the edge that has made the decision, if any."""
+
+    id: str
+    values: dict[str, float]
+    observed_at: int | None
+    report: str | None
+    edge: str | None
+
+
+def _check_edge(reports: Reports, edge: str | None) -> None:
+    """Refuse an outcome of an edge where somebody else has made the decision of this id: of another arm, maybe."""
+    made = reports.decided.edge
+    if edge is not None and (made is None or made.name != edge):
+        whose = "the service" if made is None else f"edge {made.name!r}"
+        raise ConflictError(
+            f"decision {reports.decided.called!r} was made by {whose}, and not by edge {edge!r}: give one visitor's "
+            "ids to one edge."
+        )
+
+
+def _check_agreement(outcomes: Sequence[_Outcome]) -> None:
     """Refuse a batch that says two things of one metric of a decision.
 
     Sent again, since nobody heard the answer, the first of them would look like a correction of the second.
     """
-    if len({id_ for id_, *_ in outcomes}) == len(outcomes):
+    if len({one.id for one in outcomes}) == len(outcomes):
         return  # as nearly always
     said: dict[tuple[str, str], tuple[float, int | None]] = {}
-    for id_, values, observed_at in outcomes:
+    for id_, values, observed_at, *_ in outcomes:
         for name, value in values.items():
             before, at = said.get((id_, name), (value, observed_at))
             if before != value or (at is not None and observed_at is not None and at != observed_at):
@@ -211,10 +233,12 @@ def _check_agreement(outcomes: Sequence[tuple[str, dict[str, float], int | None]
             said[id_, name] = value, observed_at if at is None else at
 
 
-def _news(reports: Reports, values: dict[str, float], observed_at: int | None) -> list[str]:
-    """Metrics of which something is said that is not known."""
-    slots = reports.slots
-    return [name for name, value in values.items() if name not in slots or not slots[name].knows(value, observed_at)]
+def _news(reports: Reports, told: _Outcome) -> list[str]:
+    """Metrics of which something is said that is not known. What was sent again is known, even if it was corrected."""
+    slots, at = reports.slots, told.observed_at
+    if reports.has_heard(told.report):
+        return []
+    return [name for name, value in told.values.items() if name not in slots or not slots[name].knows(value, at)]
 
 
 def _check_enrolling(state: State, decisions: int, at: int) -> None:

@@ -160,6 +160,17 @@ class Outcome(_Form):
         description="When it was measured, with an offset; now by default.",
         examples=["2026-11-16T09:30:00+01:00"],
     )
+    report: StrictStr | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="A name for this report, drawn at random: sent again it changes nothing, whatever came meanwhile.",
+        examples=["5f0c0ed1a2b3c4d5"],
+    )
+    edge: StrictStr | None = Field(
+        None,
+        description="The edge that has made the decision: refused (409) if it was somebody else.",
+        examples=["web-1"],
+    )
 
 
 class Outcomes(_Form):

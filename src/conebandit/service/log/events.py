@@ -166,19 +166,21 @@ class Amendment(_Fields):
 
 @dataclass(frozen=True, slots=True)
 class Values(Amendment):
-    """Values that came in for a decision. When they were observed is left out of the body if nobody said it."""
+    """Values that came in for a decision. When they were observed, and in which report, only if somebody said it."""
 
     personal: ClassVar[dict[str, Any]] = {"values": {}}
     at: int
     id: str
     values: dict[str, float]
     observed_at: int | None = None
+    report: str | None = None
 
     def to_body(self) -> Body:
         """As it is on disk."""
         body = _Fields.to_body(self)  # super() does not know a class that was given slots
-        if body["observed_at"] is None:
-            del body["observed_at"]
+        for name in ("observed_at", "report"):
+            if body[name] is None:
+                del body[name]
         return body
 
     @classmethod
@@ -186,7 +188,8 @@ class Values(Amendment):
         """Read it back; as every other event, but quicker."""
         observed_at = bodies.date(body, "observed_at") if "observed_at" in body else None
         values = bodies.number_by_name(body, "values")
-        return cls(bodies.time(body, "at"), bodies.text(body, "id"), values, observed_at)
+        report = bodies.text(body, "report") if "report" in body else None
+        return cls(bodies.time(body, "at"), bodies.text(body, "id"), values, observed_at, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ class Reported(Values):
         As they were reported; what counts of them may be clipped.
     observed_at
         When they were measured, in milliseconds since 1970; None if nobody said it.
+    report
+        What tells the report that they came with from a later one that says the same; None if it has no such name.
     """
 
     kind: ClassVar[str] = "reported"

@@ -156,6 +156,12 @@ class Reports:
         if before != after:
             self._corrects[seq] = _earliest_change(before, after, seq)
 
+    def has_heard(self, report: str | None) -> bool:
+        """Whether something came with a report that has a name, this one."""
+        if report is None:
+            return False
+        return any(isinstance(entry.event, Values) and entry.event.report == report for entry in self._history)
+
     def _receive(self, seq: int, event: Values, name: str, value: float) -> None:
         slot = self.slots.get(name)
         if slot is None:

@@ -53,7 +53,7 @@ def add_traffic_routes(app: FastAPI, door: Doorkeeper, backend: Backend) -> None
         Any subset, at any time. A repeated report changes nothing, another value is a correction, an unknown id: 404.
         """
         many = told.outcomes if isinstance(told, Outcomes) else [told]
-        requests = [{"id": one.id, "values": one.values, "observed_at": one.observed_at} for one in many]
+        requests = list(map(vars, many))
         door.charge(len(requests))
         answer = await backend.in_turn(experiment, lambda turn: turn.report(experiment, requests))
         return as_quick_json(Receipts(tuple(answer)) if isinstance(told, Outcomes) else answer[0])
