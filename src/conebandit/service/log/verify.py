@@ -160,9 +160,8 @@ def verify(
         If it is sealed with a key that is not here.
     """
     session.check_database()
-    last = head = session.existing_head(experiment_id)
-    if served is not None:
-        head = Head(served.events, served.check)
+    last = session.existing_head(experiment_id)
+    head = last if served is None else Head(served.events, served.check)
     watch = _Watch(session, experiment_id, head, EdgesOfLog(session, experiment_id, every=every))
     digest = rebuild(session, experiment_id, head, snapshots=False, watch=watch).digest()
     left = watch.decide_again_as_it_was(inf if every else MAX_FOLDED_AGAIN)
