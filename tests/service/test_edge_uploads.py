@@ -1,6 +1,7 @@
 """Uploads on PostgreSQL: acknowledged without the lock of the log, put into it once, in order, by whichever process."""
 
 import contextlib
+import json
 import time
 
 import pytest
@@ -10,10 +11,12 @@ import conebandit as cb
 from conebandit.cli import app
 from conebandit.service.archive import archive
 from conebandit.service.engine import uploads as uploading
+from conebandit.service.engine.batches import TAKEN
 from conebandit.service.engine.edge_desk import EdgeDesk
+from conebandit.service.engine.ready import Ready
 from conebandit.service.engine.turn import Turn
 from conebandit.service.engine.uploads import Uploads
-from conebandit.service.errors import ConflictError
+from conebandit.service.errors import ConflictError, NotYetError
 from conebandit.service.http.server import serving
 from conebandit.service.log.entries import By
 from conebandit.service.log.events import Decided
@@ -158,6 +161,124 @@ def test_what_somebody_else_has_decided_meanwhile_is_put_aside(shared, caplog, t
         archive(edges.store, "checkout", tmp_path / "archive.jsonl")
     edges.run.take_uploads()
     archive(edges.store, "checkout", tmp_path / "archive.jsonl")
+
+
+@pytest.fixture
+def nobody_folds(monkeypatch):
+    """Nothing is put into the log, unless somebody asks for all of it."""
+    monkeypatch.setattr(Uploads, "_serve", lambda _: None)
+
+
+def refusals(folder):
+    lines = (folder / "refused.jsonl").read_text().splitlines() if (folder / "refused.jsonl").exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def test_an_edge_learns_that_another_had_its_id_though_both_were_acknowledged(shared, tmp_path, nobody_folds):
+    address, edges = shared
+    with (
+        serving(address) as url,
+        cb.Client(url) as client,
+        cb.Edge(url, "checkout", spool=tmp_path / "a", name="a", refresh=1000) as one,
+        cb.Edge(url, "checkout", spool=tmp_path / "b", name="b", refresh=1000) as two,
+    ):
+        one.decide(PHONE, id="both")
+        two.decide_many([PHONE | {"age": 60}, PHONE], ids=["both", "mine"])
+        assert (one.flush(), two.flush()) == (0, 0)
+        client.export("checkout", "csv")  # for which all is put into the log
+        assert (refusals(tmp_path / "a"), refusals(tmp_path / "b")) == ([], []), "nobody has told them"
+        two.report("both", {"revenue": 1.0})  # which must not go to the decision of the other one
+        two.report("mine", {"revenue": 2.0})
+        assert two.flush() == 0
+        two.decide(PHONE, id="next")
+        assert two.flush() == 0
+        [outcome, decision] = refusals(tmp_path / "b")
+        assert "was made by edge 'a'" in outcome["reason"]
+        assert (decision["refused"]["id"], decision["reason"]) == ("both", TAKEN)
+        assert decision["refused"]["context"] == PHONE | {"age": 60}
+        assert decision["refused"]["arm"] in ("old", "new", "bold")
+        aside = "SELECT edge FROM edge_uploads WHERE number < 0"
+        with edges.store.read() as session:
+            assert list(session._run(aside)) == [("b",)], "it is kept until the edge has it"
+        two.decide(PHONE, id="after")
+        assert two.flush() == 0
+        with edges.store.read() as session:
+            assert list(session._run(aside)) == []
+        assert len(refusals(tmp_path / "b")) == 2, "and told once"
+        assert refusals(tmp_path / "a") == []
+        client.export("checkout", "csv")
+    made = {event.id: event.edge.name for event in edges.events() if isinstance(event, Decided)}
+    assert made == {"both": "a", "mine": "b", "next": "b", "after": "b"}
+    assert edges.verified().agrees
+
+
+def test_an_edge_that_did_not_hear_what_is_returned_is_told_again(shared):
+    _, edges = shared
+    published = edges.run.publish()
+    sent = [decided(published, f"d{i}") for i in range(3)]
+    upload(edges, published, *sent, edge="a")
+    upload(edges, published, *sent, edge="b")
+    edges.run.take_uploads()
+    for number in range(2):
+        told = upload(edges, published, decided(published, f"more{number}"), edge="b").returned
+        assert [one.id for one in told] == ["d0", "d1", "d2"]
+    assert told[0].decision == {
+        name: value
+        for name, value in json.loads(json.dumps(sent[0], default=vars)).items()
+        if value not in (None, False)
+    }
+    assert upload(edges, published, decided(published, "e"), edge="a").returned == ()
+    desk = EdgeDesk(edges.store, edges.run.ledger.published)
+    batch = desk.check("checkout", (published.seq, published.check), "b", [decided(published, "last")])
+    uploads = Uploads(edges.store, submit=lambda *_: None)
+    assert [one.id for one in uploads.add("checkout", "b", batch, None, ["d0", "d2", "x"]).returned] == ["d1"]
+    assert [one.id for one in uploads.add("checkout", "b", batch, None, ["d0"]).returned] == ["d1"], "again, late"
+    assert uploads.add("checkout", "a", batch, None, ["d1"]).returned == (), "it is not the one to say so"
+    assert uploads.add("checkout", "b", batch, None, ["d1"]).returned == ()
+
+
+def test_an_edge_keeps_what_the_service_has_no_room_for(shared, tmp_path, nobody_folds, monkeypatch):
+    address, edges = shared
+    monkeypatch.setattr(uploading, "MAX_WAITING", 2)
+    with (
+        serving(address) as url,
+        cb.Client(url) as client,
+        cb.Edge(url, "checkout", spool=tmp_path / "a", refresh=1000) as edge,
+    ):
+        made = []
+        for i in range(4):
+            made.append(edge.decide(PHONE, id=f"d{i}"))
+            edge.flush()
+        assert edge.pending == 2
+        assert len(waiting(edges)) == 2
+        with pytest.raises(
+            cb.ClientError, match="2 uploads of edges wait to be put into the log of 'checkout'"
+        ) as error:
+            edge._upkeep._deliver_some()
+        assert error.value.status == 503
+        client.export("checkout", "csv")
+        assert edge.flush() == 0
+        client.export("checkout", "csv")
+    assert refusals(tmp_path / "a") == []
+    kept = {event.id: event.selection.arm for event in edges.events() if isinstance(event, Decided)}
+    assert kept == {one.id: one.arm for one in made}
+
+
+def test_the_quick_way_has_no_more_room_than_the_other(shared, monkeypatch):
+    _, edges = shared
+    published = edges.run.publish()
+    monkeypatch.setattr(uploading, "MAX_WAITING", 1)
+    uploads, desk = Uploads(edges.store, submit=lambda *_: None), EdgeDesk(edges.store, edges.run.ledger.published)
+    batches = [desk.check("checkout", (published.seq, published.check), "a", [decided(published, id_)]) for id_ in "de"]
+    ready = Ready(published.at, published.at, ["r"], "")
+    uploads.add("checkout", "a", batches[0], None)
+    for add in (
+        lambda: uploads.add("checkout", "a", batches[1], None),
+        lambda: uploads.add_ready("checkout", "a", ready),
+    ):
+        with pytest.raises(NotYetError, match="1 uploads of edges wait"):
+            add()
+    assert len(waiting(edges)) == 1
 
 
 def test_an_erasure_finds_what_edges_have_uploaded(postgres, declaration):

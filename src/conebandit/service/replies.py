@@ -409,16 +409,27 @@ class RefusedDecision(Reply):
 
 
 @dataclass(frozen=True)
+class ReturnedDecision(Reply):
+    """A decision of an edge that was acknowledged, and could not be put into the log: as it was sent, and why not."""
+
+    id: str
+    reason: str
+    decision: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Upload(Reply):
     """What became of decisions that were made at an edge: how many are new in the log, or were there, and the rest.
 
-    Of those that are new, ``unchecked`` could not be made again, and are marked so in the log.
+    Of those that are new, ``unchecked`` could not be made again, and are marked so in the log. What was acknowledged
+    before, and could not be put into the log after all, is ``returned``, until the edge says that it has ``heard`` it.
     """
 
     taken: int
     repeated: int
     refused: tuple[RefusedDecision, ...]
     unchecked: int = 0
+    returned: tuple[ReturnedDecision, ...] = ()
 
 
 @dataclass(frozen=True)

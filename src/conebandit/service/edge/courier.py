@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from conebandit.service.client.requests import Request
 from conebandit.service.client.transport import Transport
 from conebandit.service.edge.lines import DECISION
 from conebandit.service.edge.spool import SpoolBatch
+from conebandit.service.replies import ReturnedDecision
 
+MAX_HEARD = 1000  # ids in an upload
 MAX_TOLD = 10  # refusals of a batch that are logged
 log = logging.getLogger("conebandit.edge")
 
@@ -38,6 +40,7 @@ class Courier:
     def __init__(self, transport: Transport, experiment: str, name: str, refused: Path, timeout: float) -> None:
         self._transport, self._experiment, self._name = transport, experiment, name
         self._refused, self._timeout, self._exists = refused, timeout, False
+        self._heard: list[str] = []  # what was returned, and the service does not know yet that we have it
         self.close = transport.close
         entries = [entry for line in journal.lines(refused) if (entry := journal.unsealed(line)) is not None]
         self._not_in_log = {entry["refused"]["id"] for entry in entries if "arm" in entry["refused"]}
@@ -92,13 +95,25 @@ class Courier:
         if mark is None:  # every segment begins with one, so it was damaged
             self._put_aside([(text, "nobody knows from which state it was made") for text in texts])
             return
-        head = json.dumps({"edge": self._name, "state": mark.state, "check": mark.check})[:-1].encode()
+        table: dict[str, Any] = {"edge": self._name, "state": mark.state, "check": mark.check}
+        heard = self._heard[:MAX_HEARD]
+        if heard:
+            table["heard"] = heard
+        head = json.dumps(table)[:-1].encode()
         content = b'%b,"decisions":[%b]}' % (head, b",".join(texts))
         upload = self._ask(requests.upload(self._experiment, content))
         if upload.refused:
             reasons = {one.id: one.reason for one in upload.refused}
             named = [(text, reasons.get(json.loads(text)["id"])) for text in texts]
             self._put_aside([(text, reason) for text, reason in named if reason is not None])
+        del self._heard[: len(heard)]
+        self._take_back(upload.returned)
+
+    def _take_back(self, returned: Sequence[ReturnedDecision]) -> None:
+        """Keep what was acknowledged before and is not in the log after all; then the service need not."""
+        new = [one for one in returned if one.id not in self._not_in_log]
+        self._put_aside([(json.dumps(one.decision).encode(), one.reason) for one in new])
+        self._heard += [one.id for one in returned if one.id not in self._heard]
 
     def _send_outcomes(self, _: SpoolBatch, texts: list[bytes]) -> None:
         outcomes = [(text, json.loads(text)) for text in texts]

@@ -16,6 +16,7 @@ from conebandit.service.log.published import OtherReleaseError, PublishedState
 
 SOON = 0.2  # seconds after which decisions are uploaded, while the service answers
 MAX_PAUSE = 30.0  # seconds between tries while it does not
+ASKED_TO_WAIT, MIN_WAIT, MAX_WAIT = (429, 503), 1.0, 5.0  # answers that ask for patience, and seconds that they mean
 log = logging.getLogger("conebandit.edge")
 
 
@@ -102,7 +103,7 @@ class Upkeep:
                 due = steady() + self._every
                 failure = self._failure(self.refresh)
             not_taken = self._failure(partial(self._deliver_until, due))  # whether or not there is a new state
-            pause = SOON if not_taken is None else min(2 * pause, MAX_PAUSE)
+            pause = SOON if not_taken is None else _longer(pause, not_taken)
             self._note(failure or not_taken)
 
     def _deliver_until(self, due: float) -> None:
@@ -139,3 +140,16 @@ class Upkeep:
         with self._delivering, self._deciding:  # whoever has begun to write may end
             self._closed = True
             self._spool.close()
+
+
+def _longer(pause: float, failure: Exception) -> float:
+    """How long to wait after a failure; not as long where the service itself has asked to wait a moment.
+
+    Examples
+    --------
+    >>> _longer(20.0, ClientError(0, "nobody answers")), _longer(0.2, ClientError(503, "try again"))
+    (30.0, 1.0)
+    """
+    if isinstance(failure, ClientError) and failure.status in ASKED_TO_WAIT:
+        return min(max(2 * pause, MIN_WAIT), MAX_WAIT)
+    return min(2 * pause, MAX_PAUSE)

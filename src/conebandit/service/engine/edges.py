@@ -88,7 +88,7 @@ class Edges(Part):
                 log.error("%s: decisions of edge %s have ids that were taken: %s", experiment_id, row.edge, refused)
                 self.transaction.put_aside[experiment_id] += len(refused)
                 batch, by = read_upload(row.content)
-                kept = Batch(batch.since, {id_: batch.decisions[id_] for id_ in refused}, [])
+                kept = Batch(batch.since, {id_: one for id_, one in batch.decisions.items() if id_ in refused}, [])
                 session.put_upload_aside(experiment_id, row._replace(content=kept.to_text(by)))
             else:
                 done.append(row)

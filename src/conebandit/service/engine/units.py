@@ -55,6 +55,14 @@ class Uploaded(NamedTuple):
     selection: Selection
     edge: AtEdge
 
+    def to_table(self) -> dict[str, Any]:
+        """As it was sent."""
+        made = self.selection._replace(version=None).to_body()
+        del made["version"]
+        names = {"id": self.id} if self.unit is None else {"id": self.id, "unit": self.unit, "alias": self.alias}
+        table = {**names, "at": self.edge.at, **made, "context": self.context}
+        return {**table, "stale": True} if self.edge.stale else table
+
     def arrived(self, since: int, at: int) -> Self:
         """With a time at which it can have been made: not before its state was published, and not after now."""
         if since <= self.edge.at <= at:

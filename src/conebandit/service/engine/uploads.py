@@ -9,23 +9,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from conebandit.experiment.errors import RefusalError
-from conebandit.service.engine.batches import Batch, unchecked
+from conebandit.service.engine.batches import TAKEN, Batch, unchecked
 from conebandit.service.engine.ready import Ready
 from conebandit.service.engine.turn import Turn
+from conebandit.service.errors import NotYetError
 from conebandit.service.log.entries import By, read_as
 from conebandit.service.log.events import Decided
-from conebandit.service.replies import RefusedDecision, Upload
+from conebandit.service.replies import RefusedDecision, ReturnedDecision, Upload
 from conebandit.service.stores.base import Store
 from conebandit.service.stores.personal import DECISION
 from conebandit.service.stores.session import Session
 
 MAX_PAUSE = 1.0  # seconds after which it is tried again, where the store does not answer
+MAX_WAITING = 500  # uploads of an experiment, up to 1000 decisions and a megabyte each; then edges have to wait
+MAX_ROWS_RETURNED, MAX_RETURNED = 20, 100  # uploads that are looked at, and decisions that an edge is told of at once
 MAX_WAIT = 0.3  # seconds within which another process, if one is at it, takes the next uploads
 log = logging.getLogger("conebandit.service")
 
@@ -57,26 +60,34 @@ class Uploads:
         self._wake.set()
         self._thread.start()
 
-    def add(self, experiment: str, edge: str, batch: Batch, by: By | None) -> Upload:
-        """Keep what an edge has sent; it will be in the log soon."""
+    def add(self, experiment: str, edge: str, batch: Batch, by: By | None, heard: Collection[str] = ()) -> Upload:
+        """Keep what an edge has sent; it will be in the log soon.
+
+        ``heard``: ids of what it has been told of before, and need not be kept here any more.
+        """
         with self._store.write() as session:
+            returned = _returned(session, experiment, edge, heard)
+            _refuse_if_full(session, experiment)
             new, refused = batch.news(_decided(session, experiment, batch))
             if new:
                 session.add_upload(experiment, edge, Batch(batch.since, new, []).to_text(by))
         self._want(experiment)
         told = [*batch.refused, *(RefusedDecision(id_, reason) for id_, reason in refused.items())]
-        return Upload(len(new), len(batch.decisions) - len(new) - len(refused), tuple(told), unchecked(new))
+        repeated = len(batch.decisions) - len(new) - len(refused)
+        return Upload(len(new), repeated, tuple(told), unchecked(new), returned)
 
     def add_ready(self, experiment: str, edge: str, ready: Ready) -> Upload:
         """What :meth:`add` does with decisions that are written as the log will have them."""
         with self._store.write() as session:
+            _refuse_if_full(session, experiment)
             repeated = session.has_any_decision(experiment, ready.ids)
+            returned = _returned(session, experiment, edge)
             if not repeated:
                 session.add_upload(experiment, edge, ready.to_text())
         if repeated:
             return self.add(experiment, edge, *ready.to_batch())
         self._want(experiment)
-        return Upload(len(ready.ids), 0, ())
+        return Upload(len(ready.ids), 0, (), 0, returned)
 
     def _want(self, experiment: str) -> None:
         with self._lock:
@@ -136,6 +147,28 @@ class Uploads:
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join()
+
+
+def _refuse_if_full(session: Session, experiment: str) -> None:
+    """A ``NotYetError`` if so much waits that an edge had better keep what it has. Some may come at the same time."""
+    waiting = session.n_uploads(experiment)
+    if waiting >= MAX_WAITING:
+        raise NotYetError(f"{waiting} uploads of edges wait to be put into the log of {experiment!r}; try again.")
+
+
+def _returned(
+    session: Session, experiment: str, edge: str, heard: Collection[str] = ()
+) -> tuple[ReturnedDecision, ...]:
+    """Some of the decisions of an edge that could not be put into the log; not kept any more: what it has ``heard``."""
+    returned: list[ReturnedDecision] = []
+    for row in session.uploads_aside_of(experiment, edge, MAX_ROWS_RETURNED):
+        batch, by = Batch.from_text(row.content)
+        left = {id_: one for id_, one in batch.decisions.items() if id_ not in heard}
+        if len(left) < len(batch.decisions):
+            text = Batch(batch.since, left, []).to_text(by) if left else None
+            session.leave_of_upload(experiment, row, text)
+        returned += [ReturnedDecision(id_, TAKEN, one.to_table()) for id_, one in left.items()]
+    return tuple(returned[:MAX_RETURNED])
 
 
 def _decided(session: Session, experiment: str, batch: Batch) -> dict[str, Decided]:

@@ -213,6 +213,9 @@ class EdgeDecisions(_Form):
     state: StrictInt = Field(ge=1, lt=2**53, description="Position at which the state was published.", examples=[17])
     check: StrictStr = Field(description="Its checksum.", examples=["5f0c0ed1a2b3c4d5e6f708192a3b4c5d"])
     decisions: list[EdgeDecision] = Field(min_length=1, max_length=MAX_AT_ONCE)
+    heard: list[StrictStr] = Field(
+        [], max_length=MAX_AT_ONCE, description="Ids of decisions that were `returned`, and need not be again."
+    )
 
 
 # ---- what is said afterwards: one, or a batch -----------------------------------------------------------------------

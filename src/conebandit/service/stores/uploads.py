@@ -62,6 +62,20 @@ class UploadTables:
         sql = "SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND number < 0"
         return [UploadRow(*row) for row in self._run(sql, (experiment,))]
 
+    def uploads_aside_of(self, experiment: str, edge: str, most: int) -> list[UploadRow]:
+        """Some of what an edge has sent and could not be put into the log, the first ones."""
+        sql = """SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND edge = ? AND number < 0
+            ORDER BY number DESC LIMIT ?"""
+        return [UploadRow(*row) for row in self._run(sql, (experiment, edge, most))]
+
+    def leave_of_upload(self, experiment: str, row: UploadRow, left: str | None) -> None:
+        """Let a row have another content, or none, unless somebody has changed it meanwhile."""
+        where = "experiment = ? AND edge = ? AND number = ? AND content = ?"
+        if left is None:
+            self._run(f"DELETE FROM edge_uploads WHERE {where}", (experiment, *row))
+        else:
+            self._run(f"UPDATE edge_uploads SET content = ? WHERE {where}", (left, experiment, *row))
+
     def replace_upload(self, experiment: str, row: UploadRow) -> None:
         """Let a row have another content."""
         sql = "UPDATE edge_uploads SET content = ? WHERE experiment = ? AND edge = ? AND number = ?"

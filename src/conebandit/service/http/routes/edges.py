@@ -85,5 +85,5 @@ async def _take(backend: Backend, experiment: str, sent: EdgeDecisions, by: By |
     state = sent.state, sent.check
     batch = await backend.in_thread(backend.edge_desk.check, experiment, state, sent.edge, sent.decisions)
     if backend.store.shared:
-        return await backend.in_thread(backend.uploads.add, experiment, sent.edge, batch, by)
+        return await backend.in_thread(backend.uploads.add, experiment, sent.edge, batch, by, sent.heard)
     return await backend.in_turn(experiment, lambda turn: turn.take(experiment, batch, by))
