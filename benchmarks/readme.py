@@ -374,7 +374,31 @@ def _printed_trials() -> list[str]:
     ]
     for row in [row for row in scenarios if row["patients"] == size][:shown]:
         lines.append(f"| {row['scenario']} | {' | '.join(row[name] for name in ends)} |")
-    return [*lines, "", "Made by `python benchmarks/trial_application.py`.", ""]
+    return [*lines, "", "Made by `python benchmarks/trial_application.py`.", "", *_reviewed_trials()]
+
+
+def _reviewed_trials() -> list[str]:
+    """BOIN12 beside a review of designs: benchmarks/results/trial_review.json."""
+    rows = json.loads((ROOT / "benchmarks" / "results" / "trial_review.json").read_text())["rows"]
+    words = {
+        "patients_at_best": "patients at the best dose",
+        "stopped": "trials that end without a dose",
+        "overdosed": "patients overdosed",
+        "few_at_best": "trials with few at the best dose",
+        "best_selected": "best dose selected",
+    }
+    ways = list(dict.fromkeys(row["way"] for row in rows))
+    lines = [
+        "BOIN12 beside 10,000 trials in random scenarios in each of 30 settings (36, 54 or 90 patients) of a review of "
+        "designs: mean squares of differences in standard errors, and the largest difference:",
+        "",
+        f"| what | {' | '.join(ways)} |",
+        f"| --- |{' --- |' * len(ways)}",
+    ]
+    for name, what in words.items():
+        cells = [f"{row['mean_square']:g} ({row['largest']:g})" for row in rows if row["measure"] == name]
+        lines.append(f"| {what} | {' | '.join(cells)} |")
+    return [*lines, "", "Made by `python benchmarks/trial_review.py`.", ""]
 
 
 def command_line() -> str:

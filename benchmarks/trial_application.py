@@ -7,7 +7,7 @@ does not name. BOIN12 is simulated in three ways. ``paper`` is ours as it is. Wi
 just because it is untried. ``application`` also draws lots between equally desirable doses, and selects the lowest dose
 where all that are tolerated are closed. The ways were found with the first two sets of figures; the other two were not
 looked at before, but for four scenarios that say what the cut-off is. Efficacy and toxicity of a patient are
-independent. ``errors`` are standard errors of both simulations.
+independent. Errors are standard errors of both simulations.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from tests.studies.trials.outcomes import counted, next_dose
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
 import trial_application
+import trial_review
 
 USUAL = Boin12(5, Limits(toxicity=0.35, efficacy=0.25), Utility(both=60.0, neither=40.0))
 OTHER = Boin12(5, Limits(0.15, 0.4), Utility(both=30.0, neither=50.0), too_toxic=0.9, futile=0.8)
@@ -243,6 +244,36 @@ def test_figures_of_the_application_are_whole():
         assert len(run["selected_percent"]) == len(run["mean_patients"]) == len(APPLICATION_RUNS["scenarios"]) == 37
         assert np.abs(np.sum(run["selected_percent"], axis=1) - 100.0).max() < 0.31  # six rounded figures
         assert np.sum(run["mean_patients"], axis=1).max() < run["patients"] + 0.26
+
+
+REVIEW = json.loads(trial_review.PUBLISHED.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("number", range(0, 30, 5))
+def test_operating_characteristics_of_a_review(number):
+    """10,000 trials in random scenarios; the full comparison is ``benchmarks/trial_review.py``.
+
+    The selection is left out: that rule is another one. Where few trials have an event its error is not known.
+    """
+    row = REVIEW["rows"][number]
+    found = trial_review.simulate(trial_review.made(REVIEW, row, "review"), row, 60, seed=number)
+    off = trial_review.errors(REVIEW, row, found)
+    for name in ("patients_at_best", "few_at_best"):
+        assert abs(off[trial_review.MEASURES.index(name)]) < 4.0
+
+
+@pytest.mark.parametrize("best", range(5))
+def test_random_scenarios_are_what_they_say(best):
+    design = trial_review.made(REVIEW, REVIEW["rows"][0], "paper")
+    rng = np.random.default_rng(best)
+    for _ in range(20):
+        toxicity, efficacy = trial_review.random_scenario(rng, design, best)
+        assert (np.diff(toxicity) >= 0.0).all()
+        assert toxicity[best] <= 0.35
+        assert efficacy[best] >= 0.25
+        tolerated = np.abs(toxicity - 0.3).argmin()
+        assert (60.0 * efficacy + 40.0 * (1.0 - toxicity))[: tolerated + 1].argmax() == best
+        assert (efficacy[: best + 1] == np.sort(efficacy[: best + 1])).all()
 
 
 # ---- options that others' programs differ in ------------------------------------------------------------------------
