@@ -237,6 +237,22 @@ def test_an_edge_that_did_not_hear_what_is_returned_is_told_again(shared):
     assert uploads.add("checkout", "b", batch, None, ["d1"]).returned == ()
 
 
+def test_what_is_returned_is_for_the_key_that_it_came_with(shared):
+    """Whoever has another key may call himself an edge of this name."""
+    _, edges = shared
+    published, mine = edges.run.publish(), By("mine", None)
+    for edge in ("a", "b"):
+        upload(edges, published, decided(published, "d"), edge=edge, by=mine)
+    edges.run.take_uploads()
+    desk = EdgeDesk(edges.store, edges.run.ledger.published)
+    batch = desk.check("checkout", (published.seq, published.check), "b", [decided(published, "e")])
+    uploads = Uploads(edges.store, submit=lambda *_: None)
+    for by in (By("other", None), By(None, "ann"), None):
+        assert uploads.add("checkout", "b", batch, by, ["d"]).returned == ()
+    assert [one.id for one in uploads.add("checkout", "b", batch, By("mine", "ann")).returned] == ["d"]
+    assert uploads.add("checkout", "b", batch, mine, ["d"]).returned == ()
+
+
 def test_an_edge_keeps_what_the_service_has_no_room_for(shared, tmp_path, nobody_folds, monkeypatch):
     address, edges = shared
     monkeypatch.setattr(uploading, "MAX_WAITING", 2)
@@ -274,7 +290,7 @@ def test_the_quick_way_has_no_more_room_than_the_other(shared, monkeypatch):
     uploads.add("checkout", "a", batches[0], None)
     for add in (
         lambda: uploads.add("checkout", "a", batches[1], None),
-        lambda: uploads.add_ready("checkout", "a", ready),
+        lambda: uploads.add_ready("checkout", "a", ready, None),
     ):
         with pytest.raises(NotYetError, match="1 uploads of edges wait"):
             add()

@@ -254,7 +254,7 @@ def test_partitions_keep_what_is_written_and_lead_to_the_same_log(postgres, decl
                 made[i] = honest(service.published, [context_at_random(rng) for _ in range(30)], f"d{i}-")
                 body = body_of(service.published, [*made[i], *made.get(i - 4, [])], edge)
                 if way == "quick":
-                    told = uploads.add_ready("checkout", edge, service.quickly(body, WHO[i % 5]))
+                    told = uploads.add_ready("checkout", edge, service.quickly(body, WHO[i % 5]), WHO[i % 5])
                 else:
                     told = uploads.add("checkout", edge, service.slowly(body), WHO[i % 5])
                 assert (told.taken, told.repeated, told.refused) == (60 - 30 * (i < 4), 0, ())
@@ -262,7 +262,8 @@ def test_partitions_keep_what_is_written_and_lead_to_the_same_log(postgres, decl
             service.run.now += 1000
             while service.run.take_uploads():
                 pass
-            told = uploads.add_ready("checkout", "web-0", service.quickly(body_of(service.published, made[0], "web-0")))
+            again = service.quickly(body_of(service.published, made[0], "web-0"))
+            told = uploads.add_ready("checkout", "web-0", again, None)
             assert (told.taken, told.repeated) == (0, 30)
             assert service.verified().agrees
             logs.append(service.run.events)

@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     def to_text(self, by: By | None) -> str:
         """Its decisions as JSON, with who has sent them."""
         rows = [
-            [*one[:5], one.selection._replace(version=None).to_body(), one.selection.version, one.edge]
+            [*one[:5], one.selection._replace(version=None).to_body(), one.selection.version, _marked(one.edge)]
             for one in self.decisions.values()
         ]
         return json.dumps({"since": self.since, "by": by, "decisions": rows}, allow_nan=False)
@@ -74,6 +74,11 @@ def _is_same(made: Decided, uploaded: Uploaded) -> bool:
     unit = None if made.names is None else made.names.unit
     same = made.selection == uploaded.selection and unit == uploaded.unit
     return same and same_context(made.context, uploaded.context)
+
+
+def _marked(edge: AtEdge) -> tuple[Any, ...]:
+    """As it is kept: earlier releases, which may share the store, read four entries."""
+    return edge if edge.unchecked else edge[:4]
 
 
 def _where(edge: AtEdge) -> AtEdge:

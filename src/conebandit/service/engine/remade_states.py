@@ -103,7 +103,7 @@ class RemadeStates:
         with self._store.read() as session:
             view = view_at(session, experiment_id, seq)
             last = None if whole else self._folds.pop((experiment_id, 0), None)
-            if last is not None and last.state.head.seq < seq and last.state.view == view and not last.state.stale:
+            if last is not None and last.state.head.seq <= seq and last.state.view == view and not last.state.stale:
                 return last
             state = start(session, experiment_id, view, before=0 if whole else seq)
         return _Fold(state, whole or not state.last_snapshot)

@@ -66,8 +66,7 @@ class Uploads:
         ``heard``: ids of what it has been told of before, and need not be kept here any more.
         """
         with self._store.write() as session:
-            returned = _returned(session, experiment, edge, heard)
-            _refuse_if_full(session, experiment)
+            returned = _admit(session, experiment, edge, by, heard)
             new, refused = batch.news(_decided(session, experiment, batch))
             if new:
                 session.add_upload(experiment, edge, Batch(batch.since, new, []).to_text(by))
@@ -76,12 +75,11 @@ class Uploads:
         repeated = len(batch.decisions) - len(new) - len(refused)
         return Upload(len(new), repeated, tuple(told), unchecked(new), returned)
 
-    def add_ready(self, experiment: str, edge: str, ready: Ready) -> Upload:
+    def add_ready(self, experiment: str, edge: str, ready: Ready, by: By | None) -> Upload:
         """What :meth:`add` does with decisions that are written as the log will have them."""
         with self._store.write() as session:
-            _refuse_if_full(session, experiment)
+            returned = _admit(session, experiment, edge, by)
             repeated = session.has_any_decision(experiment, ready.ids)
-            returned = _returned(session, experiment, edge)
             if not repeated:
                 session.add_upload(experiment, edge, ready.to_text())
         if repeated:
@@ -149,23 +147,34 @@ class Uploads:
             self._thread.join()
 
 
-def _refuse_if_full(session: Session, experiment: str) -> None:
-    """A ``NotYetError`` if so much waits that an edge had better keep what it has. Some may come at the same time."""
-    waiting = session.n_uploads(experiment)
+def _admit(
+    session: Session, experiment: str, edge: str, by: By | None, heard: Collection[str] = ()
+) -> tuple[ReturnedDecision, ...]:
+    """Let an edge upload something, and say what comes back to it.
+
+    A ``NotYetError`` if so much waits that it had better keep what it has; some may come in at the same time.
+    """
+    waiting, aside = session.count_uploads(experiment, edge)
     if waiting >= MAX_WAITING:
         raise NotYetError(f"{waiting} uploads of edges wait to be put into the log of {experiment!r}; try again.")
+    return _returned(session, experiment, edge, by, heard) if aside else ()
 
 
 def _returned(
-    session: Session, experiment: str, edge: str, heard: Collection[str] = ()
+    session: Session, experiment: str, edge: str, by: By | None, heard: Collection[str]
 ) -> tuple[ReturnedDecision, ...]:
-    """Some of the decisions of an edge that could not be put into the log; not kept any more: what it has ``heard``."""
+    """Some of the decisions of an edge that could not be put into the log; not kept any more: what it has ``heard``.
+
+    For the API key that they came with alone: anybody can say that he is an edge of some name, and they have contexts.
+    """
     returned: list[ReturnedDecision] = []
     for row in session.uploads_aside_of(experiment, edge, MAX_ROWS_RETURNED):
-        batch, by = Batch.from_text(row.content)
+        batch, sender = Batch.from_text(row.content)
+        if (sender and sender.key) != (by and by.key):
+            continue
         left = {id_: one for id_, one in batch.decisions.items() if id_ not in heard}
         if len(left) < len(batch.decisions):
-            text = Batch(batch.since, left, []).to_text(by) if left else None
+            text = Batch(batch.since, left, []).to_text(sender) if left else None
             session.leave_of_upload(experiment, row, text)
         returned += [ReturnedDecision(id_, TAKEN, one.to_table()) for id_, one in left.items()]
     return tuple(returned[:MAX_RETURNED])

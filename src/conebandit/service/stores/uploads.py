@@ -62,6 +62,14 @@ class UploadTables:
         sql = "SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND number < 0"
         return [UploadRow(*row) for row in self._run(sql, (experiment,))]
 
+    def count_uploads(self, experiment: str, edge: str) -> tuple[int, int]:
+        """How many uploads of all edges wait, and how many of one edge could not be put into the log."""
+        sql = """SELECT COALESCE(SUM(CASE WHEN number > 0 THEN 1 ELSE 0 END), 0),
+            COALESCE(SUM(CASE WHEN number < 0 AND edge = ? THEN 1 ELSE 0 END), 0)
+            FROM edge_uploads WHERE experiment = ?"""
+        [(waiting, aside)] = self._run(sql, (edge, experiment))
+        return int(waiting), int(aside)
+
     def uploads_aside_of(self, experiment: str, edge: str, most: int) -> list[UploadRow]:
         """Some of what an edge has sent and could not be put into the log, the first ones."""
         sql = """SELECT edge, number, content FROM edge_uploads WHERE experiment = ? AND edge = ? AND number < 0

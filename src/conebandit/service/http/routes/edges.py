@@ -76,7 +76,7 @@ async def _take_quickly(backend: Backend, experiment: str, sent: RawUpload, by: 
     if ready is None:
         return None
     if backend.store.shared:
-        return await backend.in_thread(backend.uploads.add_ready, experiment, sent.edge, ready)
+        return await backend.in_thread(backend.uploads.add_ready, experiment, sent.edge, ready, by)
     return await backend.in_turn(experiment, lambda turn: turn.take_ready(experiment, ready))
 
 
