@@ -73,7 +73,7 @@ class Process:
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(timeout=30) in (0, -signal.SIGTERM)
+        assert self.process.wait(timeout=240) in (0, -signal.SIGTERM)  # it may fold what others have appended
 
 
 class Load:
