@@ -24,6 +24,7 @@ from conebandit.kernels import (
     zooming,
 )
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.floor import explored
 from conebandit.kernels.loop import ask
 from conebandit.kernels.types import Bools, Floats
 
@@ -63,8 +64,13 @@ def ask_binned_pareto_ucb(state: Any, seed: np.uint64, *batch: Any) -> None:
 
 @compiled
 def ask_cone_kernel(state: Any, seed: np.uint64, *batch: Any) -> None:
-    """For ``ConeKernel``."""
-    ask(cone_kernel.choose, cone_kernel.estimate, state, seed, batch)
+    """For ``ConeKernel``, which decides at many contexts together."""
+    contexts, keys, explore, arms, active, reported, chances, means, radii = batch
+    cone_kernel.choose_many(state, seed, contexts, keys, arms, active, reported, chances)
+    for i in range(contexts.shape[0]):
+        arms[i] = explored(explore, seed, keys[i], arms[i], active[i], chances[i])
+    for i in range(means.shape[0]):
+        cone_kernel.estimate(state, contexts[i], means[i], radii[i])
 
 
 @compiled

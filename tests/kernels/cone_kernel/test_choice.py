@@ -91,16 +91,16 @@ def test_predictions_are_perturbed_by_their_deviations_and_compared_in_units_of_
     rng, units = np.random.default_rng(7), np.empty(2)
     write_units(state.facets, state.scales, units)
     np.testing.assert_allclose(units, np.abs(state.facets) @ np.hypot(state.scales[CENTRE], state.scales[SPREAD]))
-    values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.01, 0.1, (4, 2))
+    predicted, variances = rng.normal(size=(4, 2)), rng.uniform(0.01, 0.1, (4, 2))
     arms = np.array([0, 2, 3])
     images = np.concatenate(
         [
-            perturbed_images(state.facets, state.scales, values, variances, units, arms, np.uint64(key))
+            perturbed_images(state.facets, state.scales, predicted, variances, units, arms, np.uint64(key))
             for key in range(400)
         ],
         axis=2,
     )
-    rewards = state.scales[CENTRE] + state.scales[SPREAD] * values[arms, :, 0]
+    rewards = state.scales[CENTRE] + state.scales[SPREAD] * predicted[arms]
     np.testing.assert_allclose(images.mean(axis=2), rewards @ state.facets.T / units, atol=1e-10)  # pairs cancel
     expected = np.sqrt(variances[arms] * state.scales[SPREAD] ** 2 @ (state.facets.T**2)) / units
     # 3,200 independent pairs: a deviation is off by 1.25 %, by five of these less than once in a million.
@@ -131,9 +131,9 @@ def test_variances_come_from_covariances_for_arms_that_are_close():
 def test_arms_are_active_unless_clearly_beaten():
     state, rng = trained(n=300, n_arms=4, cone="narrow")._state, np.random.default_rng(8)
     for _ in range(200):
-        values, variances = rng.normal(size=(4, 2, 3)), rng.uniform(0.001, 0.1, (4, 2))
-        active, means = np.empty(4, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * values[:, :, 0]
-        few = find_active(state.facets, state.scales, values, variances, active)
+        predicted, variances = rng.normal(size=(4, 2)), rng.uniform(0.001, 0.1, (4, 2))
+        active, means = np.empty(4, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * predicted
+        few = find_active(state.facets, state.scales, predicted, variances, active)
         images, spread = means @ state.facets.T, variances * state.scales[SPREAD] ** 2 @ state.facets.T**2
         for k in range(4):
             leads = [(images[a] - images[k]) / np.sqrt(spread[a] + spread[k]) for a in range(4) if a != k]

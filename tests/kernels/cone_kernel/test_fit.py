@@ -18,7 +18,7 @@ from conebandit.kernels.cone_kernel.fit import (
     posterior_mean,
     some_are_partial,
 )
-from conebandit.kernels.symmetric import multiply_symmetric
+from conebandit.kernels.symmetric import multiply_symmetric, multiply_symmetric_by_four
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 13, 21])
@@ -96,6 +96,20 @@ def test_a_symmetric_product_needs_nothing_below_the_blocks_on_the_diagonal(size
     multiply_symmetric(matrix, x, product[:size])
     np.testing.assert_allclose(product[:size], expected, atol=1e-12)
     assert product[size] == 7.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 12, 13, 19, 32, 35, 72])
+def test_a_symmetric_product_with_four_vectors_is_that_with_each_bit_for_bit(size):
+    rng = np.random.default_rng(size)
+    matrix, x, products = rng.normal(size=(size, size)), rng.normal(size=(4, size)), np.full((5, size), 7.0)
+    block = np.arange(size) // 4
+    matrix[block[:, None] > block] = np.nan
+    multiply_symmetric_by_four(matrix, x, products[:4])
+    one = np.empty(size)
+    for vector, product in zip(x, products, strict=False):
+        multiply_symmetric(matrix, vector, one)
+        np.testing.assert_array_equal(product, one)
+    assert (products[4] == 7.0).all()
 
 
 def test_a_symmetric_product_refuses_arrays_with_gaps():

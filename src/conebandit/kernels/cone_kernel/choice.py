@@ -1,8 +1,8 @@
 """From predictions to an arm: which arms are active, which are reported, and what one more observation is worth.
 
-Predictions come as ``values`` (K, M, L): in column 0 the posterior means, in the others L - 1 draws, in units of the
-spread of a metric. Arms are compared by their ``images`` on the facets of the cone, in units of the typical size of a
-reward there. Only the arms that are active at a context, often few, take part in what costs the square of their number.
+Predictions come as posterior ``means`` and ``variances`` (K, M), in units of the spread of a metric. Arms are compared
+by their ``images`` on the facets of the cone, in units of the typical size of a reward there. Only the arms that are
+active at a context, often few, take part in what costs the square of their number.
 
 The *margin* of an arm is by how much another one beats it on every facet: the largest, over the other arms, of the
 least lead. If it is positive, the arm is off the front and to play it costs that much. If it is negative, the arm is on
@@ -18,6 +18,7 @@ from statistics import NormalDist
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import (
     ELIMINATION_MARGIN,
     FAR_SHARE,
@@ -52,15 +53,13 @@ STRATA = _strata()
 
 
 @in_place
-def variances_of_draws(values: Floats, variances: Floats) -> None:
-    """Variances of predictions as the draws tell them: (K, M, L) -> (K, M)."""
-    draws = values.shape[2] - 1
-    for k in range(values.shape[0]):
-        for m in range(values.shape[1]):
-            total = 0.0
-            for c in range(1, draws + 1):
-                total += (values[k, m, c] - values[k, m, 0]) ** 2
-            variances[k, m] = VARIANCE_FACTOR * total / draws
+def predict(weights: Floats, phi: Floats, values: Floats) -> tuple[float, float]:
+    """Mean of a prediction, and its variance as the draws tell it, from weights (D, L); ``values`` (L,) is scratch."""
+    predict_columns(weights, phi, values)
+    total = 0.0
+    for c in range(1, values.size):
+        total += (values[c] - values[0]) ** 2
+    return values[0], VARIANCE_FACTOR * total / (values.size - 1)
 
 
 @in_place
@@ -78,12 +77,21 @@ def exact_variances(covs: Floats, phi: Floats, few: Ints, gain: Floats, variance
     for i in range(few.size):
         reach[i] = 0.0
         for m in range(variances.shape[1]):
-            variance = quadratic_form(covs[few[i], m], phi, gain)
-            squares = 0.0
-            for j in range(phi.size):
-                squares += gain[j] * gain[j]
-            reach[i] += min(squares / max(variance * variance, MIN_DEVIATION), 1.0) / variances.shape[1]
+            multiply_symmetric(covs[few[i], m], phi, gain)
+            variance, tells = variance_and_reach(phi, gain)
+            reach[i] += tells / variances.shape[1]
             variances[few[i], m] = VARIANCE_FACTOR * variance
+
+
+@in_place
+def variance_and_reach(phi: Floats, gain: Floats) -> tuple[float, float]:
+    """Posterior variance of a prediction, never negative, and the reach of an observation; ``gain`` is cov phi."""
+    variance = squares = 0.0
+    for j in range(phi.size):
+        variance += phi[j] * gain[j]
+        squares += gain[j] * gain[j]
+    variance = max(variance, 0.0)
+    return variance, min(squares / max(variance * variance, MIN_DEVIATION), 1.0)
 
 
 @in_place
@@ -135,67 +143,70 @@ def write_units(facets: Floats, scales: Floats, units: Floats) -> None:
             units[j] += abs(facets[j, m]) * size
 
 
-@in_place
-def _image(facets: Floats, scales: Floats, j: int, row: Floats, column: int) -> float:
-    """Image on facet ``j`` of a column of the predictions (M, L) of an arm."""
-    value = 0.0
-    for m in range(row.shape[0]):
-        value += facets[j, m] * (scales[CENTRE, m] + scales[SPREAD, m] * row[m, column])
-    return value
-
-
 @compiled
-def find_active(facets: Floats, scales: Floats, values: Floats, variances: Floats, active: Bools) -> Ints:
+def find_active(facets: Floats, scales: Floats, means: Floats, variances: Floats, active: Bools) -> Ints:
     """Flag arms that no other one beats on every facet by more than ELIMINATION_MARGIN deviations; gives them."""
     arms, rows = active.size, facets.shape[0]
-    means, spreads = np.empty((arms, rows)), np.empty((arms, rows))
+    images, spreads = np.empty((arms, rows)), np.empty((arms, rows))
     for k in range(arms):
         for j in range(rows):
-            means[k, j], spreads[k, j] = _image(facets, scales, j, values[k], 0), 0.0
+            images[k, j], spreads[k, j] = 0.0, 0.0
             for m in range(variances.shape[1]):
+                images[k, j] += facets[j, m] * (scales[CENTRE, m] + scales[SPREAD, m] * means[k, m])
                 spreads[k, j] += (facets[j, m] * scales[SPREAD, m]) ** 2 * variances[k, m]
-    found = 0
     for b in range(arms):
         active[b] = True
         for a in range(arms):
             beaten = a != b
             for j in range(rows):
-                rise = means[a, j] - means[b, j]
+                rise = images[a, j] - images[b, j]
                 beaten &= rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
             if beaten:
                 active[b] = False
                 break
-        found += active[b]
+    return flagged(active)
+
+
+@compiled
+def flagged(flags: Bools) -> Ints:
+    """Where flags are set."""
+    found = 0
+    for k in range(flags.size):
+        found += flags[k]
     few = np.empty(found, dtype=np.int64)
-    for b in range(arms - 1, -1, -1):
-        if active[b]:
+    for k in range(flags.size - 1, -1, -1):
+        if flags[k]:
             found -= 1
-            few[found] = b
+            few[found] = k
     return few
 
 
 @compiled
 def perturbed_images(
-    facets: Floats, scales: Floats, values: Floats, variances: Floats, units: Floats, few: Ints, key: np.uint64
+    facets: Floats, scales: Floats, means: Floats, variances: Floats, units: Floats, few: Ints, key: np.uint64
 ) -> Floats:
     """Images of some arms, their predictions perturbed by whole posterior deviations N_FRONTS times: (n, F, N_FRONTS).
 
     Perturbations are rows of STRATA that depend on ``key`` and not on the key of the decision, so that the chance of
     every arm is known.
     """
-    objectives = values.shape[1]
     place = np.int64(key & np.uint64(N_STRATA - 1))
     step = np.int64(mix(key) & np.uint64(N_STRATA - 1)) | np.int64(1)  # odd, so that no row comes twice
-    row, images = np.empty((objectives, N_FRONTS)), np.empty((few.size, units.size, N_FRONTS))
+    images = np.empty((few.size, units.size, N_FRONTS))
     for i in range(few.size):
-        for m in range(objectives):
-            mean, deviation = values[few[i], m, 0], math.sqrt(variances[few[i], m])
+        images[i] = 0.0
+        for m in range(means.shape[1]):
+            mean, deviation = means[few[i], m], math.sqrt(variances[few[i], m])
             place = (place + step) & np.int64(N_STRATA - 1)
-            for c in range(N_FRONTS):
-                row[m, c] = mean + deviation * STRATA[place, c]
+            centre, spread, normals = scales[CENTRE, m], scales[SPREAD, m], STRATA[place]
+            for j in range(units.size):
+                facet, image = facets[j, m], images[i, j]
+                for c in range(N_FRONTS):
+                    image[c] += facet * (centre + spread * (mean + deviation * normals[c]))
         for j in range(units.size):
+            image, unit = images[i, j], units[j]
             for c in range(N_FRONTS):
-                images[i, j, c] = _image(facets, scales, j, row, c) / units[j]
+                image[c] /= unit
     return images
 
 
@@ -249,13 +260,19 @@ def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown
     for i in range(arms):
         write_margins(images, slack, units, i, least, margins)
         total = squares = 0.0
-        essential = unacceptable = 0
-        for c in range(columns):
+        for c in range(columns):  # each sum in a loop of its own: what is not a sum of numbers is vectorised
             total += margins[c]
-            unacceptable += margins[c] > 0.0
-            essential += not (_is_inessential(images, slack, units, i, c) if resolves else margins[c] > 0.0)
+        unacceptable = 0
         for c in range(columns):
-            squares += (margins[c] - total / columns) ** 2
+            unacceptable += margins[c] > 0.0
+        essential = columns - unacceptable
+        if resolves:
+            essential = 0
+            for c in range(columns):
+                essential += not _is_inessential(images, slack, units, i, c)
+        mean = total / columns
+        for c in range(columns):
+            squares += (margins[c] - mean) ** 2
         judged[i, 0], judged[i, 1] = total / columns, max(math.sqrt(squares / columns), MIN_DEVIATION)
         shown[i] = essential > unacceptable or (essential == unacceptable and 2 * essential >= columns)
         any_shown |= shown[i]

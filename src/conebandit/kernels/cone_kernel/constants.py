@@ -54,8 +54,8 @@ _names = {
         "ROUNDING", "SENTINEL_PRIORITY",
     },
     "work": {
-        "BLOCK", "UNIT", "ROWS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET", "MIN_UPDATES",
-        "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
+        "BLOCK", "UNIT", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET",
+        "MIN_UPDATES", "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
     },
     "accuracy": {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
@@ -249,6 +249,12 @@ ROWS_AT_ONCE = _constant(
     512,
     "rows of a log whose features are kept at once",
     "derived: half a megabyte for 128 features; results do not depend on it",
+)
+CONTEXTS_AT_ONCE = _constant(
+    "CONTEXTS_AT_ONCE",
+    32,
+    "contexts of a batch whose features are kept at once",
+    "derived: what is kept stays near the processor; results do not depend on it",
 )
 COST_OF_A_FUNCTION = _constant(
     "COST_OF_A_FUNCTION",

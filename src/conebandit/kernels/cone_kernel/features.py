@@ -1,4 +1,4 @@
-"""Products of cosines, and what the model predicts with them.
+"""Products of cosines, of which the model predicts sums.
 
 A feature is a product of sqrt(2) cos(pi j u_i) over a few coordinates, u_i the i-th context coordinate within a box a
 little larger than the unit cube; this is the Hilbert-space form of a Gaussian process (Solin & Sarkka 2020).
@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, MAX_ORDER, MAX_ORDER_OF_ONE
 from conebandit.kernels.types import Floats, Ints
 
@@ -46,11 +45,3 @@ def features_at(parts: Ints, x: Floats) -> Floats:
     phi = np.empty(parts.shape[0])
     write_features(parts, x, np.empty(1 + x.size * highest_order(x.size)), phi)
     return phi
-
-
-@in_place
-def predict(weights: Floats, phi: Floats, values: Floats) -> None:
-    """Write the prediction of every column of the weights into ``values`` (K, M, L), in units of the spread."""
-    for k in range(weights.shape[0]):
-        for m in range(weights.shape[1]):
-            predict_columns(weights[k, m], phi, values[k, m])

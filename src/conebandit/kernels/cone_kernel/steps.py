@@ -11,7 +11,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
-from conebandit.kernels.cone_kernel.features import features_at, predict
+from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import (
     CENTRE,
     FITTED,
@@ -32,27 +32,47 @@ from conebandit.kernels.types import Bools, Floats, Ints
 @compiled
 def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
     """An arm in proportion to what an observation of it is worth; before the first fit, one of those seen least."""
-    arms, objectives, _, columns = state.weights.shape
     if state.size[FITTED] == 0:
         return choose_least_seen(state.counts, seed, key, active, reported, chances)
-    values, variances = np.empty((arms, objectives, columns)), np.empty((arms, objectives))
-    uncertainty, units = np.empty(arms), np.empty(state.facets.shape[0])
-    phi = features_at(state.parts, x)
-    predict(state.weights, phi, values)
-    choice.variances_of_draws(values, variances)
+    arms, objectives, features, columns = state.weights.shape
+    means, variances, units = np.empty((arms, objectives)), np.empty((arms, objectives)), np.empty(state.slack.size)
+    phi, values = features_at(state.parts, x), np.empty(columns)
+    for k in range(arms):
+        for m in range(objectives):
+            means[k, m], variances[k, m] = choice.predict(state.weights[k, m], phi, values)
+    few = choice.find_active(state.facets, state.scales, means, variances, active)
+    reach = np.empty(few.size)
+    if few.size > 1:
+        choice.exact_variances(state.covs, phi, few, np.empty(features), variances, reach)
     choice.write_units(state.facets, state.scales, units)
-    few = choice.find_active(state.facets, state.scales, values, variances, active)
-    noise_key = mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+    return choose_among(state, seed, x, key, few, means, variances, reach, units, reported, chances)
+
+
+@compiled
+def choose_among(
+    state: State,
+    seed: np.uint64,
+    x: Floats,
+    key: int,
+    few: Ints,
+    means: Floats,
+    variances: Floats,
+    reach: Floats,
+    units: Floats,
+    reported: Bools,
+    chances: Floats,
+) -> int:
+    """One of the arms ``few``, those that are active, of which exact variances and the ``reach`` are known."""
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
     best = 0
     if few.size > 1:
-        informed = np.empty(few.size)
-        choice.exact_variances(state.covs, phi, few, np.empty(phi.size), variances, informed)
+        uncertainty = np.empty(means.shape[0])
+        noise_key = mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
-        choice.count_informed(informed, nearby, state.size[OBSERVATIONS])
-        images = choice.perturbed_images(state.facets, state.scales, values, variances, units, few, noise_key)
+        choice.count_informed(reach, nearby, state.size[OBSERVATIONS])
+        images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
         choice.appraise(images, state.slack, units, judged, shown)
-        best = choice.weigh(judged, uncertainty, few, informed, weights)
+        best = choice.weigh(judged, uncertainty, few, reach, weights)
     else:
         shown[0], weights[0] = True, 1.0
     arm = choice.draw_by_weight(weights, best, uniform(seed, key))
