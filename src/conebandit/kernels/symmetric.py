@@ -80,7 +80,7 @@ def _write_four_rows(write: Writer, matrix: Rows, x: Rows, product: Rows, row: A
     rows = [matrix.row(number) for number in numbers]
     next_rows = [matrix.row(builder.add(number, INDEX(BLOCK))) for number in numbers]
     shares = [write.number(x.start, number) for number in numbers]
-    along = write.zeros(BLOCK)
+    along = write.places(BLOCK)
     here = write.load(product.start, row)
     for share, start in zip(shares, rows, strict=True):
         here = write.plus(here, share, write.load(start, row))
@@ -117,7 +117,7 @@ def _write_sums_down(blocks: int, write: Writer, matrix: Rows, x: Rows, products
     """A block ends with the rows on the diagonal: those to its right go on."""
     builder, vectors = write.builder, [INDEX(c) for c in range(VECTORS)]
     columns = [builder.add(column, INDEX(BLOCK * b)) for b in range(blocks)]
-    totals = [write.zeros(blocks) for _ in vectors]
+    totals = [write.places(blocks) for _ in vectors]
     first: Any = INDEX(0)
     for done in range(blocks):
         end = builder.add(columns[done], INDEX(BLOCK))
@@ -145,7 +145,7 @@ def _write_sums_along(write: Writer, matrix: Rows, x: Rows, products: Rows, row:
     builder = write.builder
     rows = [matrix.row(builder.add(row, INDEX(r))) for r in range(BLOCK)]
     vectors = [builder.add(first, INDEX(c)) for c in range(_PAIR)]
-    totals = [write.zeros(BLOCK) for _ in vectors]
+    totals = [write.places(BLOCK) for _ in vectors]
     with write.steps(builder.add(row, INDEX(BLOCK)), end, BLOCK) as i:
         values = [write.load(start, i) for start in rows]
         for vector, total in zip(vectors, totals, strict=True):

@@ -67,16 +67,26 @@ class Writer:
         """``total`` + ``a`` * ``b``, rounded twice."""
         return self.builder.fadd(total, self.builder.fmul(a, b))
 
-    def zeros(self, n: int) -> list[Any]:
-        """Vectors to add up in: they have places, of which LLVM makes registers."""
+    def minus(self, a: Any, b: Any) -> Any:
+        """``a`` - ``b``."""
+        return self.builder.fsub(a, b)
+
+    def places(self, n: int, value: float = 0.0) -> list[Any]:
+        """Places of vectors, to add up in, say: LLVM makes registers of them."""
         places = [cgutils.alloca_once(self.builder, _VECTOR) for _ in range(n)]
         for place in places:
-            self.builder.store(ir.Constant(_VECTOR, [0.0] * LANES), place)
+            self.builder.store(ir.Constant(_VECTOR, [value] * LANES), place)
         return places
 
     def add(self, place: Any, a: Any, b: Any) -> None:
         """Add ``a`` * ``b`` to what is at a place."""
         self.builder.store(self.plus(self.builder.load(place), a, b), place)
+
+    def keep(self, comparison: str, value: Any, place: Any) -> None:
+        """Replace numbers at a place by those of ``value`` that are ``"<"`` or ``">"``; by none that is nan."""
+        before = self.builder.load(place)
+        better = self.builder.fcmp_ordered(comparison, value, before)
+        self.builder.store(self.builder.select(better, value, before), place)
 
     def pick(self, a: Any, b: Any, *places: int) -> Any:
         """Four of the eight numbers in ``a`` and ``b``."""

@@ -54,7 +54,7 @@ def _sum_columns(_typing: Any, weights: Any, phi: Any, values: Any) -> tuple[Any
 
 def _write_column_sums(write: Writer, weights: Rows, phi: Rows, values: Rows) -> None:
     columns = [INDEX(c) for c in range(0, COLUMNS, LANES)]
-    totals = write.zeros(len(columns))
+    totals = write.places(len(columns))
     with write.steps(INDEX(0), phi.length, 1) as j:
         share, row = write.number(phi.start, j), weights.row(j)
         for total, column in zip(totals, columns, strict=True):

@@ -20,6 +20,7 @@ import numpy as np
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import (
+    BLOCK,
     ELIMINATION_MARGIN,
     FAR_SHARE,
     MIN_DEVIATION,
@@ -28,6 +29,7 @@ from conebandit.kernels.cone_kernel.constants import (
     REPORT_PRICE,
     VARIANCE_FACTOR,
 )
+from conebandit.kernels.cone_kernel.margins import add_up, margins_of
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
 from conebandit.kernels.rng import mix
 from conebandit.kernels.symmetric import multiply_symmetric
@@ -78,19 +80,26 @@ def exact_variances(covs: Floats, phi: Floats, few: Ints, gain: Floats, variance
         reach[i] = 0.0
         for m in range(variances.shape[1]):
             multiply_symmetric(covs[few[i], m], phi, gain)
-            variance, tells = variance_and_reach(phi, gain)
+            products, squares = sum_products(phi, gain)
+            variance, tells = variance_and_reach(products, squares)
             reach[i] += tells / variances.shape[1]
             variances[few[i], m] = VARIANCE_FACTOR * variance
 
 
 @in_place
-def variance_and_reach(phi: Floats, gain: Floats) -> tuple[float, float]:
-    """Posterior variance of a prediction, never negative, and the reach of an observation; ``gain`` is cov phi."""
-    variance = squares = 0.0
+def sum_products(phi: Floats, gain: Floats) -> tuple[float, float]:
+    """The sums of phi times ``gain``, and of the squares of ``gain``."""
+    products = squares = 0.0
     for j in range(phi.size):
-        variance += phi[j] * gain[j]
+        products += phi[j] * gain[j]
         squares += gain[j] * gain[j]
-    variance = max(variance, 0.0)
+    return products, squares
+
+
+@in_place
+def variance_and_reach(products: float, squares: float) -> tuple[float, float]:
+    """Posterior variance of a prediction, never negative, and the reach of an observation: sums with cov phi."""
+    variance = max(products, 0.0)
     return variance, min(squares / max(variance * variance, MIN_DEVIATION), 1.0)
 
 
@@ -211,26 +220,6 @@ def perturbed_images(
 
 
 @in_place
-def write_margins(images: Floats, slack: Floats, units: Floats, i: int, least: Floats, margins: Floats) -> None:
-    """Margin of an arm in each column, less the resolution: where it is positive, the arm is unacceptable."""
-    last = units.size - 1
-    for c in range(margins.size):
-        margins[c], least[c] = -np.inf, np.inf
-    for a in range(images.shape[0]):
-        if a != i:
-            for j in range(last):
-                better, mine, least_rise = images[a, j], images[i, j], slack[j] / units[j]
-                for c in range(margins.size):
-                    rise, least_so_far = better[c] - mine[c] - least_rise, least[c] if j > 0 else np.inf
-                    least[c] = rise if rise < least_so_far else least_so_far
-            better, mine, least_rise = images[a, last], images[i, last], slack[last] / units[last]
-            for c in range(margins.size):
-                rise = better[c] - mine[c] - least_rise
-                rise = rise if rise < least[c] else least[c]
-                margins[c] = rise if rise > margins[c] else margins[c]
-
-
-@in_place
 def _is_inessential(images: Floats, slack: Floats, units: Floats, i: int, column: int) -> bool:
     """Whether another arm is nowhere below this one by more than the resolution, and above it by more somewhere."""
     for a in range(images.shape[0]):
@@ -252,28 +241,22 @@ def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown
     Reported are arms that are more probably essential than unacceptable (without a resolution: on the front with a
     chance of a half or more), and the best one if there is none. An arm that is neither in any draw is not reported.
     """
-    arms, columns = images.shape[0], images.shape[2]
-    least, margins = np.empty((2, columns))
-    resolves, best, any_shown = False, 0, False
+    margins = margins_of(images, slack, units)
+    moments, resolves, best, any_shown = np.empty((margins.shape[0], 2)), False, 0, False
     for j in range(slack.size):
         resolves |= slack[j] > 0.0
-    for i in range(arms):
-        write_margins(images, slack, units, i, least, margins)
-        total = squares = 0.0
-        for c in range(columns):  # each sum in a loop of its own: what is not a sum of numbers is vectorised
-            total += margins[c]
-        unacceptable = 0
+    for first in range(0, margins.shape[0], BLOCK):
+        add_up(margins, first, moments)
+    for i in range(shown.size):
+        judged[i, 0], judged[i, 1] = moments[i, 0], max(moments[i, 1], MIN_DEVIATION)
+        columns, unacceptable = margins.shape[1], 0
         for c in range(columns):
-            unacceptable += margins[c] > 0.0
+            unacceptable += margins[i, c] > 0.0
         essential = columns - unacceptable
         if resolves:
             essential = 0
             for c in range(columns):
                 essential += not _is_inessential(images, slack, units, i, c)
-        mean = total / columns
-        for c in range(columns):
-            squares += (margins[c] - mean) ** 2
-        judged[i, 0], judged[i, 1] = total / columns, max(math.sqrt(squares / columns), MIN_DEVIATION)
         shown[i] = essential > unacceptable or (essential == unacceptable and 2 * essential >= columns)
         any_shown |= shown[i]
         best = i if judged[i, 0] < judged[best, 0] else best

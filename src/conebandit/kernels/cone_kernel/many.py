@@ -98,11 +98,25 @@ def _variances_at(cov: Floats, phi: Floats, rows: Ints, x: Floats, gains: Floats
     if rows.size < VECTORS:
         for c in range(rows.size):
             multiply_symmetric(cov, phi[rows[c]], gains[0])
-            found[c, 0], found[c, 1] = choice.variance_and_reach(phi[rows[c]], gains[0])
+            products, squares = choice.sum_products(phi[rows[c]], gains[0])
+            found[c, 0], found[c, 1] = choice.variance_and_reach(products, squares)
         return
     for c in range(VECTORS):
         for j in range(x.shape[1]):
             x[c, j] = phi[rows[c], j]
     multiply_symmetric_by_four(cov, x, gains)
+    _sum_four(x, gains, found)
     for c in range(VECTORS):
-        found[c, 0], found[c, 1] = choice.variance_and_reach(x[c], gains[c])
+        found[c, 0], found[c, 1] = choice.variance_and_reach(found[c, 0], found[c, 1])
+
+
+@in_place
+def _sum_four(x: Floats, gains: Floats, found: Floats) -> None:
+    """Write the sums that ``choice.sum_products`` gives for each of four rows: side by side, each in its order."""
+    a = b = c = d = e = f = g = h = 0.0
+    for j in range(x.shape[1]):
+        p, q, r, s = gains[0, j], gains[1, j], gains[2, j], gains[3, j]
+        a, b, c, d = a + x[0, j] * p, b + x[1, j] * q, c + x[2, j] * r, d + x[3, j] * s
+        e, f, g, h = e + p * p, f + q * q, g + r * r, h + s * s
+    found[0, 0], found[1, 0], found[2, 0], found[3, 0] = a, b, c, d
+    found[0, 1], found[1, 1], found[2, 1], found[3, 1] = e, f, g, h
