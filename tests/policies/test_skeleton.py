@@ -235,6 +235,24 @@ def test_a_layout_names_the_fields_of_its_state():
         Layout(State, {"observations": Counter()}, {"data": Array(("observations",))})
 
 
+def test_arrays_begin_with_a_line_of_a_cache_however_a_policy_came_about(tmp_path):
+    policy = cb.ConeKernel(3, cb.Cone.orthant(2), 2, n_features=16)
+    rng = np.random.default_rng(0)
+    for t in range(40):
+        policy.observe(rng.random(2), t % 3, rng.random(2))
+    policy.save(tmp_path / "policy")
+    for one in (policy, policy.copy(), cb.load_policy(tmp_path / "policy")):
+        assert one._state.covs.ctypes.data % 64 == 0
+        assert one._state.weights.ctypes.data % 64 == 0
+    odd = {
+        name: np.frombuffer(b"x" * 8 + array.tobytes(), array.dtype, offset=8) for name, array in policy.state().items()
+    }
+    given = {name: array.reshape(policy.state()[name].shape) for name, array in odd.items()}
+    again = policy.clone()._with(given)
+    assert again._state.covs.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(again._state.covs, policy._state.covs)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here; run it on Linux")
 def test_large_arrays_are_not_shared_with_a_process_that_was_forked():
     array = page_by_page((512, 1024))
