@@ -91,6 +91,17 @@ def test_decisions_are_written_as_plain_json(made, stale):
 
 
 @pytest.mark.usefixtures("writer")
+@pytest.mark.parametrize("mode", ["live", "shadow"])
+@pytest.mark.parametrize("choice", [None, Choice("b", 0.25), Choice("b", 0.25, {"a": 0.75, "b": 0.25})])
+def test_what_a_caller_is_told_is_what_its_constructor_makes(mode, choice):
+    selection = Selection(mode, "a", 0.75, ("a", "b"), choice, Version("ConeTree", "1.0", 3))
+    told, version = lines.assignment("visit-1", selection, "v"), None if choice is None else "v"
+    plain = cb.Assignment("visit-1", "a", 0.75, ("a", "b"), mode, version, selection.probabilities)
+    assert (told, vars(told), repr(told)) == (plain, vars(plain), repr(plain))
+    with pytest.raises(AttributeError):
+        told.arm = "b"
+
+
 def test_numbers_are_written_as_python_writes_them():
     rng = random.Random(4)
     bits = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(20_000)]

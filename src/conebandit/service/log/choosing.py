@@ -68,7 +68,7 @@ def _select_all(state: State, made: Decisions) -> list[Selection]:
     version = Version(state.experiment.policy, __version__, state.version)
     arms, propensities = [known[arm] for arm in made.arms.tolist()], made.propensities.tolist()
     in_play = lru_cache(maxsize=None)(partial(_named, known))  # one for many decisions
-    active = list(map(in_play, _rows(made.masks)))
+    active = [known] * len(arms) if made.masks.all() else list(map(in_play, _rows(made.masks)))
     choices = list(map(Choice, arms, propensities, _tables(known, made.probabilities)))
     if mode != "live":
         arms, propensities = [state.experiment.baseline] * len(arms), [1.0] * len(arms)
@@ -78,13 +78,8 @@ def _select_all(state: State, made: Decisions) -> list[Selection]:
 def _tables(known: tuple[str, ...], chances: FloatArray) -> list[dict[str, float]]:
     """The probabilities (n, K) of each decision by name, of arms that have one."""
     in_order = _in_order(known)
-    names, chances = tuple(known[k] for k in in_order), chances[:, in_order]
-    possible = chances > 0.0
-    if possible.all():
-        return [dict(zip(names, row, strict=True)) for row in chances.tolist()]
-    has_any = lru_cache(maxsize=None)(partial(_named, names))
-    rows = zip(_rows(possible), chances.tolist(), strict=True)
-    return [dict(zip(has_any(flags), compress(row, flags), strict=True)) for flags, row in rows]
+    names, rows = [known[k] for k in in_order], chances[:, in_order].tolist()
+    return [{name: chance for name, chance in zip(names, row, strict=True) if chance > 0.0} for row in rows]
 
 
 @lru_cache(maxsize=64)
