@@ -62,10 +62,14 @@ def turned(name: str, value: float, factor: float) -> float:
 
 
 def is_compiled(name: str) -> bool:
-    """Whether a file of kernels reads the constant, so that its value is compiled into them."""
+    """Whether kernels read the constant, so that its value is compiled into them.
+
+    Plain functions beside them are not compiled; what a module keeps from one at import is read by name elsewhere too.
+    """
     files = [file for file in FILE.parent.glob("*.py") if file != FILE]
-    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
-    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+    parts = [part for file in files for part in ast.parse(file.read_text()).body]
+    compiled = [part for part in parts if not isinstance(part, ast.FunctionDef) or part.decorator_list]
+    return any(isinstance(node, ast.Name) and node.id == name for part in compiled for node in ast.walk(part))
 
 
 def runs_with(name: str, value: float, asked: argparse.Namespace) -> list[dict[str, Any]]:
