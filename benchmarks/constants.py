@@ -11,6 +11,9 @@ chance, since a run goes its own way once a single decision differs: ``noise`` i
 from the runs, and a ratio that differs from 1 by less than two of them says nothing. ``same`` is the share of runs in
 which all decisions are the same.
 
+The result file is written after each constant. A run that was broken off goes on where it was: rows are kept whose runs
+with the values as they are had the same decisions as now, which ``basis`` tells.
+
 Each value has a process of its own, in which it is set before the package reads it. Kernels into which the constant is
 compiled are then compiled anew, in a folder that is thrown away. Constants with another role (guards, limits of work,
 accuracy, conventions) are listed in ``docs/constants.md``; any of them can be asked for by name if it is a number.
@@ -145,27 +148,37 @@ def main() -> None:
 
 
 def report(names: list[str], table: dict[str, Any], asked: argparse.Namespace) -> None:
-    """Turn each of the constants; the result is written if everything was run."""
+    """Turn each of the constants, those first that are not compiled; results are written if all are asked for."""
     from contest import RESULTS  # noqa: PLC0415
     from report import Report, machine, versions  # noqa: PLC0415
 
     found = Report(
         title="Constants of the default policy at half and at double their value (development seeds)",
-        command="python benchmarks/constants.py",
+        command=" ".join(["python benchmarks/constants.py", *sys.argv[1:]]),
         versions=versions("conebandit", "numpy", "numba"),
         machine=machine("one core"),
     )
+    keeps, stem = not asked.names and asked.kinds is None, RESULTS / "constants"
     now = runs_with(names[0], table[names[0]].value, asked)
-    for name in names:
-        row: dict[str, Any] = {"constant": name, "value": table[name].value}
+    basis = blake2b("".join(row["arms"] for row in now).encode(), digest_size=4).hexdigest()
+    values = {name: table[name].value for name in names}
+    found.rows = kept_rows(stem.with_suffix(".json"), basis, values) if keeps else []
+    done = {row["constant"] for row in found.rows}
+    for name in sorted((name for name in names if name not in done), key=is_compiled):
+        row: dict[str, Any] = {"constant": name, "value": values[name]}
         for word, factor in FACTORS.items():
-            value = turned(name, table[name].value, factor)
-            ratio, noise, same = effect(now, runs_with(name, value, asked))
+            ratio, noise, same = effect(now, runs_with(name, turned(name, values[name], factor), asked))
             row |= {word: ratio, f"{word} noise": noise, f"{word} same": same}
-        found.add(**row, runs=len(now), rounds=asked.rounds)
+        found.add(**row, runs=len(now), rounds=asked.rounds, basis=basis)
+        if keeps:
+            found.write(stem)
     found.show()
-    if not asked.names and asked.kinds is None:
-        found.write(RESULTS / "constants")
+
+
+def kept_rows(file: Path, basis: str, values: dict[str, float]) -> list[dict[str, Any]]:
+    """Rows of an earlier run that still hold: of constants with the same value, measured against the same runs."""
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    return [row for row in rows if row["basis"] == basis and values.get(row["constant"]) == row["value"]]
 
 
 if __name__ == "__main__":

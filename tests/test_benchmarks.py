@@ -1,6 +1,7 @@
 """What benchmarks of policies count, on policies whose figures are known beforehand."""
 
 import importlib
+import json
 import sys
 from pathlib import Path
 
@@ -195,3 +196,17 @@ def test_constants_are_turned_and_compared():
     ratio, noise, same = constants.effect(now, other)
     assert (ratio, same) == (pytest.approx(2.0**0.5), 0.5)
     assert noise == pytest.approx(np.log(2.0) / 2)
+
+
+def test_rows_of_constants_are_kept_while_they_hold(tmp_path):
+    constants, file = load("constants"), tmp_path / "constants.json"
+    assert constants.kept_rows(file, "now", {"FAR_SHARE": 0.15}) == []
+    rows = [
+        {"constant": "FAR_SHARE", "value": 0.15, "basis": "now"},
+        {"constant": "FIRST_FIT", "value": 2, "basis": "before"},
+        {"constant": "NOISE_WEIGHT", "value": 5.0, "basis": "now"},
+        {"constant": "GONE", "value": 1.0, "basis": "now"},
+    ]
+    file.write_text(json.dumps({"rows": rows}))
+    values = {"FAR_SHARE": 0.15, "FIRST_FIT": 2, "NOISE_WEIGHT": 10.0}
+    assert constants.kept_rows(file, "now", values) == rows[:1]
