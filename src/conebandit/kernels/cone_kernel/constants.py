@@ -114,10 +114,6 @@ MAX_FEATURES = _constant(
     "most features that a user may ask for",
     "derived: bounds the memory, a square matrix of them for each arm and metric",
 )
-SPARE_FEATURES = _constant("SPARE_FEATURES", 32, "features that may be used however few observations there are", LATER)
-FEATURES_PER_OBSERVATION = _constant(
-    "FEATURES_PER_OBSERVATION", 1.25, "further features for each observation of an arm, on average", LATER
-)
 MIN_SIGNAL_TO_NOISE = _constant(
     "MIN_SIGNAL_TO_NOISE",
     0.05,
@@ -145,17 +141,17 @@ N_LENGTHS = _constant("N_LENGTHS", 14, "length scales that are tried, in geometr
 MIN_RELEVANCE = _constant("MIN_RELEVANCE", 1e-4, "least relevance of a coordinate that is tried", UNRECORDED)
 MAX_RELEVANCE = _constant("MAX_RELEVANCE", 10.0, "greatest relevance that is tried", UNRECORDED)
 N_RELEVANCES = _constant("N_RELEVANCES", 21, "relevances that are tried, in geometric progression", UNRECORDED)
-TYPICAL_LENGTH = _constant("TYPICAL_LENGTH", 0.5, "median of the weak log-normal prior on a length scale", UNRECORDED)
-LENGTH_LOG_DEVIATION = _constant(
-    "LENGTH_LOG_DEVIATION", 1.0, "its deviation on the log scale: within a factor of 7 at two deviations", UNRECORDED
+TYPICAL_LENGTH = _constant(
+    "TYPICAL_LENGTH",
+    0.5,
+    "median of the weak log-normal prior on a length scale, and its value at first: the nearest one of the grid",
+    UNRECORDED,
 )
-TYPICAL_RELEVANCE = _constant(
-    "TYPICAL_RELEVANCE", 0.5, "median of the weak log-normal prior on a relevance", UNRECORDED
-)
-RELEVANCE_LOG_DEVIATION = _constant(
-    "RELEVANCE_LOG_DEVIATION",
-    2.0,
-    "its deviation on the log scale: within a factor of 50 at two deviations",
+TYPICAL_RELEVANCE = _constant("TYPICAL_RELEVANCE", 0.5, "the same for a relevance", UNRECORDED)
+LOG_DEVIATION = _constant(
+    "LOG_DEVIATION",
+    1.0,
+    "deviation of both on the log scale; of a relevance, which is a variance, that of its root",
     UNRECORDED,
 )
 PRIOR_SWEEPS = _constant("PRIOR_SWEEPS", 2, "passes over the coordinates in one step of learning the prior", UNRECORDED)
@@ -163,34 +159,20 @@ RELEVANCE_REACH = _constant(
     "RELEVANCE_REACH", 3, "places on the grid that a relevance may move in one pass", UNRECORDED
 )
 LENGTH_REACH = _constant("LENGTH_REACH", 2, "places on the grid that a length scale may move in one pass", UNRECORDED)
-INITIAL_NOISE = _constant(
-    "INITIAL_NOISE",
-    0.5,
-    "variance of the noise before anything is known, in units of the variance of the rewards",
-    UNRECORDED,
+INITIAL_RATIO = _constant(
+    "INITIAL_RATIO",
+    1.0,
+    "variances at first: of the means of an arm to its noise, and of effects with a coordinate to those without it",
+    "derived: even splits, since nothing is known",
 )
-INITIAL_AMPLITUDE = _constant(
-    "INITIAL_AMPLITUDE", 0.1, "prior variance of a mean function before anything is known", UNRECORDED
-)
-INITIAL_RELEVANCE = _constant("INITIAL_RELEVANCE", 1.0, "relevance of every coordinate at first", UNRECORDED)
-INITIAL_LENGTH = _constant("INITIAL_LENGTH", 0.4, "length scale at first: the nearest one of the grid", UNRECORDED)
 INITIAL_CONSTANT_VARIANCE = _constant(
     "INITIAL_CONSTANT_VARIANCE",
     4.0,
-    "prior variance of the weight of the constant feature at first, in units of the amplitude",
+    "prior variance of the weight of the constant feature at first, in units of the amplitude; weighs one weight later",
     UNRECORDED,
 )
-MIN_CONSTANT_VARIANCE = _constant("MIN_CONSTANT_VARIANCE", 0.01, "least value of the same when learned", UNRECORDED)
-MAX_CONSTANT_VARIANCE = _constant("MAX_CONSTANT_VARIANCE", 100.0, "greatest value of the same when learned", UNRECORDED)
 MIN_PRIOR_VARIANCE = _constant("MIN_PRIOR_VARIANCE", 1e-9, "least prior variance of a feature", GUARD)
 MAX_PRIOR_VARIANCE = _constant("MAX_PRIOR_VARIANCE", 1e9, "greatest variance in other units", GUARD)
-MIN_AMPLITUDE = _constant(
-    "MIN_AMPLITUDE",
-    1e-3,
-    "least prior variance of a mean function, in units of the variance of the rewards",
-    UNRECORDED,
-)
-MAX_AMPLITUDE = _constant("MAX_AMPLITUDE", 1.5, "greatest value of the same", UNRECORDED)
 MIN_KNOWN_SHARE = _constant(
     "MIN_KNOWN_SHARE", 1e-6, "least share of a weight that counts as known from the data", UNRECORDED
 )
@@ -202,7 +184,10 @@ MIN_FREEDOM_SHARE = _constant(
 )
 MIN_FREEDOM = _constant("MIN_FREEDOM", 1e-9, "least degrees of freedom of a metric that was never observed", GUARD)
 NOISE_WEIGHT = _constant(
-    "NOISE_WEIGHT", 10.0, "imagined observations of an arm with the noise of all arms together", LATER
+    "NOISE_WEIGHT",
+    10.0,
+    "imagined observations of an arm with the noise of all arms together",
+    LATER,
 )
 MIN_NOISE = _constant(
     "MIN_NOISE", 1e-5, "least variance of the noise, in units of the variance of the rewards", UNRECORDED

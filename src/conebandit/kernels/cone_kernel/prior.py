@@ -8,7 +8,8 @@ which together know them much sooner than each alone.
 
 They are learned by a fixed-point iteration on the evidence (MacKay 1992): with g_j = 1 - cov_jj / prior_j the number of
 parameters that the data determine, the best variance of a weight is mean_j^2 / g_j; :func:`improve_prior` chooses among
-the products above the one that fits these best. There is a weak prior on relevance and length, too.
+the products above the one that fits these best. There is a weak prior on relevance and length, too: a relevance is a
+variance, and its root is as uncertain as a length, on the log scale.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ import numpy as np
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.constants import (
     BOX_MARGIN,
-    LENGTH_LOG_DEVIATION,
     LENGTH_REACH,
+    LOG_DEVIATION,
     MATERN_SMOOTHNESS,
     MAX_LENGTH,
     MAX_RELEVANCE,
@@ -29,7 +30,6 @@ from conebandit.kernels.cone_kernel.constants import (
     MIN_RELEVANCE,
     N_LENGTHS,
     N_RELEVANCES,
-    RELEVANCE_LOG_DEVIATION,
     RELEVANCE_REACH,
     TYPICAL_LENGTH,
     TYPICAL_RELEVANCE,
@@ -126,8 +126,8 @@ def _evidence(
 
     ``total`` is the sum of all products of relevances, prod (1 + r_c) - 1, by which variances are divided.
     """
-    fit: float = -0.5 * (math.log(RELEVANCES[r] / TYPICAL_RELEVANCE) / RELEVANCE_LOG_DEVIATION) ** 2
-    fit -= 0.5 * (math.log(LENGTHS[length] / TYPICAL_LENGTH) / LENGTH_LOG_DEVIATION) ** 2
+    fit: float = -0.5 * (math.log(RELEVANCES[r] / TYPICAL_RELEVANCE) / (2.0 * LOG_DEVIATION)) ** 2
+    fit -= 0.5 * (math.log(LENGTHS[length] / TYPICAL_LENGTH) / LOG_DEVIATION) ** 2
     for j in range(orders.shape[0]):
         variance = others[j] / total
         if orders[j, i] > 0:

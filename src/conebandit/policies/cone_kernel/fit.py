@@ -11,14 +11,12 @@ from conebandit.kernels.cone_kernel.constants import (
     BUDGET,
     COST_OF_A_CALL,
     COST_OF_A_FUNCTION,
-    FEATURES_PER_OBSERVATION,
     LAST_FIT,
     MAX_PRIOR_STEPS,
     MIN_SIGNAL_TO_NOISE,
     MIN_UPDATES,
     REFIT_GROWTH,
     SENTINEL_PRIORITY,
-    SPARE_FEATURES,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.fit import count_known
@@ -153,13 +151,12 @@ def _cost_of_update(state: State, features: int) -> int:
 
 def choose_features(state: State, candidates: Candidates, density: FloatArray, max_features: int) -> State:
     """Take the features that the data can tell apart; their weights are not fitted yet."""
-    n, (n_arms, n_objectives, _, columns) = int(state.size[OBSERVATIONS]), state.weights.shape
+    n_arms, n_objectives, _, columns = state.weights.shape
     prior = prior_variances(state, candidates.orders, density)
     ratio = signal_to_noise(state) * prior
     ratio[candidates.sentinels] += SENTINEL_PRIORITY
     ratio[0] = np.inf  # the constant
-    most = min(SPARE_FEATURES + int(FEATURES_PER_OBSERVATION * n / n_arms), max_features)
-    size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), most)
+    size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), max_features)
     chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
     return state._replace(
         orders=candidates.orders[chosen],

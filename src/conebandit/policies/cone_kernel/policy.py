@@ -15,16 +15,14 @@ from conebandit.kernels import queries
 from conebandit.kernels.cone_kernel.constants import (
     DEFAULT_FEATURES,
     FIRST_FIT,
-    INITIAL_AMPLITUDE,
     INITIAL_CONSTANT_VARIANCE,
-    INITIAL_LENGTH,
-    INITIAL_NOISE,
-    INITIAL_RELEVANCE,
+    INITIAL_RATIO,
     LAST_FIT,
     LEVEL,
     MAX_FEATURES,
     N_DRAWS,
     RADIUS,
+    TYPICAL_LENGTH,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS
@@ -50,6 +48,7 @@ from conebandit.policies.cone_kernel.candidates import max_parts
 from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
 from conebandit.policies.cone_kernel.merge import is_still_fitted, merged
+from conebandit.policies.cone_kernel.prior import INITIAL_AMPLITUDE, INITIAL_NOISE
 from conebandit.policies.cone_kernel.uncertainty import deviations_covering, front_chances
 from conebandit.policies.layout import Array, Counter, Index, Layout
 from conebandit.validate import storage
@@ -118,7 +117,7 @@ class ConeKernel(CompiledPolicy):
             "prior": Array(("features",), fill=1.0),
             "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
-            "relevance": Array(("coordinates",), fill=INITIAL_RELEVANCE),
+            "relevance": Array(("coordinates",), fill=INITIAL_RATIO),
             "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
             "constant": Array((1,), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
@@ -183,7 +182,7 @@ class ConeKernel(CompiledPolicy):
     def _given(self) -> dict[str, NDArray[Any]]:
         scales = np.zeros((self._sizes["scales"], self.n_objectives))
         scales[SPREAD], scales[NOISE], scales[AMPLITUDE:] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
-        lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - INITIAL_LENGTH)))
+        lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - TYPICAL_LENGTH)))
         slack = facet_slack(self.cone, np.asarray(self.resolution))
         return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}
 

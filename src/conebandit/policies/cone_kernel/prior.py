@@ -8,15 +8,10 @@ from numpy.typing import NDArray
 from conebandit.kernels.cone_kernel.constants import (
     COST_OF_A_CALL,
     COST_OF_A_FUNCTION,
-    INITIAL_AMPLITUDE,
     INITIAL_CONSTANT_VARIANCE,
-    INITIAL_NOISE,
+    INITIAL_RATIO,
     LENGTH_REACH,
-    MAX_AMPLITUDE,
-    MAX_CONSTANT_VARIANCE,
     MAX_PRIOR_VARIANCE,
-    MIN_AMPLITUDE,
-    MIN_CONSTANT_VARIANCE,
     MIN_FREEDOM,
     MIN_FREEDOM_SHARE,
     MIN_KNOWN_SHARE,
@@ -48,6 +43,11 @@ from conebandit.policies.cone_kernel.posterior import Posterior
 from conebandit.policies.cone_kernel.sums import Totals
 from conebandit.policies.cone_kernel.work import Work
 from conebandit.validate.arrays import FloatArray
+
+# Before anything is known, in units of the variance of the rewards: noise and the means of an arm add up to it, and of
+# the means the constant has as many parts as INITIAL_CONSTANT_VARIANCE says, all other features together one.
+INITIAL_NOISE = 1.0 / (1.0 + INITIAL_RATIO)
+INITIAL_AMPLITUDE = (1.0 - INITIAL_NOISE) / (1.0 + INITIAL_CONSTANT_VARIANCE)
 
 # Pairs of a relevance and a length scale that are tried for a coordinate.
 _TRIED = (2 * RELEVANCE_REACH + 1) * (2 * LENGTH_REACH + 1)
@@ -93,14 +93,14 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     scales[NOISE], noise = _noise(state, found.means, known, shared_known, totals)
     yield known.size * known.shape[2]
     squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
-    scales[AMPLITUDE] = _amplitude(squares, own_known[:, :, varying].sum(axis=(0, 2)))
+    scales[AMPLITUDE] = _variance(squares, own_known[:, :, varying].sum(axis=(0, 2)), INITIAL_AMPLITUDE)
     moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), own_known.sum(axis=(0, 1))
     constant = _variance(moments[~varying], shares[~varying], INITIAL_CONSTANT_VARIANCE)
-    constant = np.clip(constant, MIN_CONSTANT_VARIANCE, MAX_CONSTANT_VARIANCE)
     for row in range(SHARED, len(scales)):
         mine = (effects.scales == row) & (varying[effects.features] | (row == LEVEL_OF_ARMS))
         squares = found.shared[:, mine] ** 2
-        scales[row] = _amplitude((squares / effects.units[mine]).sum(axis=1), shared_known[:, mine].sum(axis=1))
+        total, known_here = (squares / effects.units[mine]).sum(axis=1), shared_known[:, mine].sum(axis=1)
+        scales[row] = _variance(total, known_here, INITIAL_AMPLITUDE)
         if row != LEVEL_OF_ARMS:  # effects on the constant say nothing about the kernel
             np.add.at(moments, effects.features[mine], (squares / scales[row][:, None]).sum(axis=0))
             np.add.at(shares, effects.features[mine], shared_known[:, mine].sum(axis=0))
@@ -148,11 +148,7 @@ def _variance(squares: FloatArray, known: FloatArray, typical: float) -> FloatAr
 
     Without the imagined one, of ``typical`` variance, a variance could vanish by chance, and never be learned again.
     """
-    return np.asarray((typical + squares) / (1.0 + known))
-
-
-def _amplitude(squares: FloatArray, known: FloatArray) -> FloatArray:
-    return np.clip(_variance(squares, known, INITIAL_AMPLITUDE), MIN_AMPLITUDE, MAX_AMPLITUDE)
+    return np.clip((typical + squares) / (1.0 + known), MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
 
 
 def signal_to_noise(state: State) -> float:

@@ -1,0 +1,98 @@
+"""What a prior begins with, and how a step of learning changes it."""
+
+import numpy as np
+import pytest
+
+import conebandit as cb
+from conebandit.kernels.cone_kernel.constants import (
+    MIN_FREEDOM_SHARE,
+    MIN_SIGNAL_TO_NOISE,
+    NOISE_WEIGHT,
+    TYPICAL_LENGTH,
+)
+from conebandit.kernels.cone_kernel.features import highest_order
+from conebandit.kernels.cone_kernel.prior import LENGTHS, spectral_density
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, NOISE, OBSERVATIONS, SHARED
+from conebandit.policies.cone_kernel.candidates import Candidates, are_sentinels
+from conebandit.policies.cone_kernel.fit import choose_features
+from conebandit.policies.cone_kernel.posterior import posterior
+from conebandit.policies.cone_kernel.prior import (
+    INITIAL_AMPLITUDE,
+    learn_prior,
+    prior_variances,
+    signal_to_noise,
+)
+from conebandit.policies.cone_kernel.sums import Sums
+from conebandit.policies.cone_kernel.work import in_one_go
+from tests.plain_cone_kernel import plain_features, trained
+
+
+def step_of_learning(policy):
+    """State, posterior, and the state after one step of learning the prior."""
+    state, basis = policy._state, policy._fitter.basis
+    totals = in_one_go(Sums().over_all(state))
+    found = in_one_go(posterior(state, totals, basis))
+    density = spectral_density(int(highest_order(policy.context_dim)))
+    return state, found, in_one_go(learn_prior(state, found, totals, density))
+
+
+def residuals_of(state, found, arm, metric):
+    """Residuals of an arm in units of the spread, where the metric is known."""
+    dim, n = state.orders.shape[1], int(state.size[OBSERVATIONS])
+    centre, spread = state.scales[:2, metric]
+    rows = state.data[:n][state.chosen[:n] == arm]
+    rows = rows[~np.isnan(rows[:, dim + metric])]
+    predicted = plain_features(state.orders, rows[:, :dim]).reshape(len(rows), -1) @ found.means[arm, metric]
+    return (rows[:, dim + metric] - centre) / spread - predicted
+
+
+def test_it_begins_with_a_typical_length_and_variances_that_add_up():
+    state = cb.ConeKernel(3, cb.Cone.orthant(2), 2)._state
+    nearest = np.abs(LENGTHS - TYPICAL_LENGTH).min()
+    assert np.abs(LENGTHS[state.lengths] - TYPICAL_LENGTH) == pytest.approx(nearest)
+    assert state.scales[NOISE] + state.scales[AMPLITUDE] * (1 + state.constant[0]) == pytest.approx(1)
+    assert (state.scales[SHARED] == state.scales[AMPLITUDE]).all()
+    assert (state.noise == state.scales[NOISE]).all()
+
+
+@pytest.mark.parametrize("n", [12, 300])
+def test_noise_is_squared_errors_over_what_is_left_and_imagined_ones(n):
+    state, found, after = step_of_learning(trained(n))
+    own = np.clip(1 - found.variances / (state.scales[AMPLITUDE][:, None] * state.prior), 0, 1).sum(axis=2)
+    shared_prior = state.scales[SHARED][:, None] * state.prior
+    shared = np.clip(1 - found.shared_variances / shared_prior, 0, 1).sum(axis=1)
+    for m in range(2):
+        residuals = [residuals_of(state, found, arm, m) for arm in range(3)]
+        errors, counts = np.array([(r**2).sum() for r in residuals]), np.array([len(r) for r in residuals])
+        left = np.maximum(counts - own[:, m] - shared[m] * counts / counts.sum(), MIN_FREEDOM_SHARE * counts)
+        pooled = errors.sum() / left.sum()
+        assert after.scales[NOISE, m] == pytest.approx(pooled, rel=1e-4)
+        assert after.noise[:, m] == pytest.approx((NOISE_WEIGHT * pooled + errors) / (NOISE_WEIGHT + left), rel=1e-4)
+
+
+def test_amplitudes_are_squares_over_what_is_known_and_an_imagined_one():
+    state, found, after = step_of_learning(trained(300))
+    varying = state.orders.any(axis=1)
+    own, prior = (found.means - found.common)[:, :, varying], state.prior[varying]
+    known = 1 - found.variances[:, :, varying] / (state.scales[AMPLITUDE][:, None] * prior)
+    expected = (INITIAL_AMPLITUDE + (own**2 / prior).sum(axis=(0, 2))) / (1 + known.sum(axis=(0, 2)))
+    assert after.scales[AMPLITUDE] == pytest.approx(expected, rel=1e-4)
+
+
+def test_arms_that_are_far_apart_have_a_level_of_any_size():
+    """Levels of arms may have far more variance than what depends on the context: no bound holds them back."""
+    policy, rng = cb.ConeKernel(4, cb.Cone.orthant(1), 1), np.random.default_rng(0)
+    for t in range(400):
+        policy.observe(rng.random(1), t % 4, [t % 4 + 1e-3 * rng.standard_normal()])
+    assert policy._state.constant[0] > 100.0
+
+
+def test_features_are_left_out_by_their_signal_to_noise_ratio_alone():
+    state, candidates = trained(12)._state, Candidates.of_dim(2)
+    density = spectral_density(int(highest_order(2)))
+    prior = prior_variances(state, candidates.orders, density)
+    wanted = (signal_to_noise(state) * prior > MIN_SIGNAL_TO_NOISE) | are_sentinels(candidates.orders)
+    wanted[0] = True  # the constant
+    assert wanted.sum() > 1
+    assert (choose_features(state, candidates, density, 1024).orders == candidates.orders[wanted]).all()
+    assert len(choose_features(state, candidates, density, 9).orders) == min(wanted.sum(), 9)
