@@ -16,7 +16,8 @@ with the values as they are had the same decisions as now, which ``basis`` tells
 
 Each value has a process of its own, in which it is set before the package reads it. Kernels into which the constant is
 compiled are then compiled anew, in a folder that is thrown away. Constants with another role (guards, limits of work,
-accuracy, conventions) are listed in ``docs/constants.md``; any of them can be asked for by name if it is a number.
+accuracy, conventions) are listed in ``docs/constants.md``; any of them can be asked for by name if it is a number, and
+those are measured as well whose role is not plain from what they do.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def effect(now: list[dict[str, Any]], other: list[dict[str, Any]]) -> tuple[floa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="of constants; all that decide on behaviour if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="of constants; all that decide on behaviour, or may do, if none"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="of each run, at most")
     parser.add_argument("--kinds", type=int, help="how many of the kinds, the first ones")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="runs of each kind")
@@ -141,7 +144,7 @@ def main() -> None:
         child(asked.child[0], ast.literal_eval(asked.child[1]), asked)
         return
     table = {constant.name: constant for constant in load_table().TABLE}
-    names = asked.names or [name for name, constant in table.items() if constant.role == "behaviour"]
+    names = asked.names or [name for name, constant in table.items() if constant.is_turned]
     if unknown := [name for name in names if name not in table or not isinstance(table[name].value, int | float)]:
         parser.error(f"no constant that is a number is called {', '.join(unknown)}; see docs/constants.md")
     report(names, table, asked)
@@ -152,6 +155,7 @@ def report(names: list[str], table: dict[str, Any], asked: argparse.Namespace) -
     from contest import RESULTS  # noqa: PLC0415
     from report import Report, machine, versions  # noqa: PLC0415
 
+    names = sorted(names, key=is_compiled)
     found = Report(
         title="Constants of the default policy at half and at double their value (development seeds)",
         command=" ".join(["python benchmarks/constants.py", *sys.argv[1:]]),
@@ -164,7 +168,7 @@ def report(names: list[str], table: dict[str, Any], asked: argparse.Namespace) -
     values = {name: table[name].value for name in names}
     found.rows = kept_rows(stem.with_suffix(".json"), basis, values) if keeps else []
     done = {row["constant"] for row in found.rows}
-    for name in sorted((name for name in names if name not in done), key=is_compiled):
+    for name in (name for name in names if name not in done):
         row: dict[str, Any] = {"constant": name, "value": values[name]}
         for word, factor in FACTORS.items():
             ratio, noise, same = effect(now, runs_with(name, turned(name, values[name], factor), asked))

@@ -230,6 +230,16 @@ def turned_constants() -> str:
     for row in mine:
         half, double = (_turned(measured.get(row.name), word) for word in ("half", "double"))
         lines.append(f"| `{row.name}` | {row.value} | {row.meaning} | {half} | {double} |")
+    others = [row for row in TABLE if row.is_turned and row.role != BEHAVIOUR]
+    lines += [
+        "",
+        f"## {len(others)} more that were turned: no effect beyond two errors, so their role is another one",
+        "",
+    ]
+    lines += ["| constant | value | role | score at half | score at double |", "| --- | --- | --- | --- | --- |"]
+    for row in others:
+        half, double = (_turned(measured.get(row.name), word) for word in ("half", "double"))
+        lines.append(f"| `{row.name}` | {row.value} | {row.role} | {half} | {double} |")
     for role, about in ROLES.items():
         others = [row for row in TABLE if row.role == role]
         lines += ["", f"## {len(others)} {about}", "", "| constant | value | meaning |", "| --- | --- | --- |"]

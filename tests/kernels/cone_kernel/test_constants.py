@@ -1,6 +1,8 @@
 """The table of constants: complete, and the only place where numbers are written."""
 
 import ast
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,20 @@ def test_other_files_write_no_numbers(file):
     floats = {node.value for node in numbers if isinstance(node.value, float)}
     assert floats <= MATHEMATICS, file
     assert all(abs(node.value) <= 6 for node in numbers if type(node.value) is int)
+
+
+def test_what_origins_say_about_a_measurement_is_so():
+    file = Path(__file__).parents[3] / "benchmarks" / "results" / "constants.json"
+    measured = {row["constant"]: row for row in json.loads(file.read_text())["rows"]}
+    for row in constants.TABLE:
+        found = measured.get(row.name)
+        if row.origin == constants.CHECKED:
+            assert all(math.log(found[word]) > -2 * found[f"{word} noise"] for word in ("half", "double")), row.name
+        if row.origin == constants.FINE_ENOUGH:
+            assert abs(math.log(found["half"])) < 2 * found["half noise"], row.name
+        if row.origin == constants.NEVER_MET:
+            assert found["half same"] == 1.0, row.name
+        assert found is None or found["value"] == row.value, row.name
 
 
 def test_every_constant_is_used():

@@ -1,9 +1,8 @@
 """Every constant of ``ConeKernel``: its name, value, meaning and origin, in one table.
 
 ``docs/kernel.md`` shows the same table; a test compares the two. ``docs/constants.md`` shows what half and double of
-each value do, if it decides on behaviour. No constant is the result of a committed tuning run: ``benchmarks/tune.py``
-has no grid for this policy. An origin says where a value is derived from, or that it was chosen
-by hand, or that nothing is recorded about it.
+each value do, if it decides on behaviour. An origin says where a value is derived from, or that it was chosen by hand
+and then compared with its half and its double by a committed command, or that nothing is recorded about it.
 """
 
 from __future__ import annotations
@@ -28,6 +27,11 @@ class Constant(NamedTuple):
         """What it is for: one of ``ROLES``, or behaviour."""
         return next((role for role, names in _names.items() if self.name in names), BEHAVIOUR)
 
+    @property
+    def is_turned(self) -> bool:
+        """Whether ``benchmarks/constants.py`` measures what half and double of its value do."""
+        return self.role == BEHAVIOUR or self.name in _by_measurement
+
 
 _rows: list[Constant] = []
 
@@ -44,14 +48,14 @@ BEHAVIOUR = "behaviour"  # another value makes another policy
 ROLES = MappingProxyType({
     "guard": "guards: they keep quotients, logarithms and squares finite, and ordinary data never meet them",
     "work": "limits of work: how it is laid out, time, memory, and when the result of a fit counts",
-    "accuracy": "accuracies: how fine a grid, a series, an iteration or draws are; finer is no worse, and costs more",
+    "accuracy": "accuracies: how fine grids, series, draws, iterations and fits are; finer is no worse, and costs more",
     "convention": "conventions: what is asked for, not how it is found",
 })  # fmt: skip
 
 _names = {
     "guard": {
         "MIN_PRIOR_VARIANCE", "MAX_PRIOR_VARIANCE", "MIN_FREEDOM", "MIN_KNOWN_SHARE", "MIN_NOISE", "MIN_DEVIATION",
-        "ROUNDING", "SENTINEL_PRIORITY",
+        "ROUNDING", "SENTINEL_PRIORITY", "MIN_FREEDOM_SHARE",
     },
     "work": {
         "BLOCK", "UNIT", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET",
@@ -61,11 +65,17 @@ _names = {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
         "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
         "N_RELEVANCES", "RELEVANCE_REACH", "LENGTH_REACH", "PRIOR_SWEEPS", "MAX_PRIOR_STEPS", "SETTLED_CHANGE",
-        "N_DRAWS", "N_FRONTS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE",
+        "N_DRAWS", "N_FRONTS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT", "REFIT_GROWTH",
     },
     "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
 }  # fmt: skip
 
+# Those of them whose role is not plain from what they do, but was found by turning them.
+_by_measurement = {"MIN_FREEDOM_SHARE", "FIRST_FIT", "REFIT_GROWTH"}
+
+CHECKED = "`python benchmarks/constants.py`: neither half nor double is better by two errors; first set by hand"
+FINE_ENOUGH = "`python benchmarks/constants.py`: half, which is finer, is neither better nor worse by two errors"
+NEVER_MET = "`python benchmarks/constants.py`: all decisions are the same at half"
 UNRECORDED = "not recorded; unchanged since the first version"
 LATER = "not recorded; set after the first version"
 GUARD = "derived: only keeps quotients and logarithms finite"
@@ -76,7 +86,7 @@ BOX_MARGIN = _constant(
     "BOX_MARGIN",
     0.15,
     "how far the box of the cosines reaches beyond the unit cube on each side, so that slopes at its edge are free",
-    UNRECORDED,
+    CHECKED,
 )
 MAX_ORDER_OF_ONE = _constant(
     "MAX_ORDER_OF_ONE", 64, "highest order of a cosine if the context has one coordinate", UNRECORDED
@@ -105,7 +115,7 @@ SENTINEL_ORDER = _constant(
     "SENTINEL_ORDER",
     2,
     "main effects up to this order are sentinels: never left out, so that a coordinate can become relevant again",
-    UNRECORDED,
+    CHECKED,
 )
 DEFAULT_FEATURES = _constant("DEFAULT_FEATURES", 128, "most features, unless the user says otherwise", UNRECORDED)
 MAX_FEATURES = _constant(
@@ -118,10 +128,10 @@ MIN_SIGNAL_TO_NOISE = _constant(
     "MIN_SIGNAL_TO_NOISE",
     0.05,
     "features with a smaller signal-to-noise ratio cannot be learned yet and are left out",
-    UNRECORDED,
+    CHECKED,
 )
 SENTINEL_SIGNAL_TO_NOISE = _constant(
-    "SENTINEL_SIGNAL_TO_NOISE", 0.1, "least signal-to-noise ratio that the prior gives a sentinel", UNRECORDED
+    "SENTINEL_SIGNAL_TO_NOISE", 0.1, "least signal-to-noise ratio that the prior gives a sentinel", CHECKED
 )
 SENTINEL_PRIORITY = _constant(
     "SENTINEL_PRIORITY",
@@ -133,7 +143,7 @@ SENTINEL_PRIORITY = _constant(
 # ---- Prior ----------------------------------------------------------------------------------------------------------
 
 MATERN_SMOOTHNESS = _constant(
-    "MATERN_SMOOTHNESS", 2.5, "smoothness of the Matern kernel whose spectral density the prior follows", UNRECORDED
+    "MATERN_SMOOTHNESS", 2.5, "smoothness of the Matern kernel whose spectral density the prior follows", CHECKED
 )
 MIN_LENGTH = _constant("MIN_LENGTH", 0.05, "shortest length scale that is tried, in units of the unit cube", UNRECORDED)
 MAX_LENGTH = _constant("MAX_LENGTH", 3.0, "longest length scale that is tried", UNRECORDED)
@@ -169,7 +179,7 @@ INITIAL_CONSTANT_VARIANCE = _constant(
     "INITIAL_CONSTANT_VARIANCE",
     4.0,
     "prior variance of the weight of the constant feature at first, in units of the amplitude; weighs one weight later",
-    UNRECORDED,
+    CHECKED,
 )
 MIN_PRIOR_VARIANCE = _constant("MIN_PRIOR_VARIANCE", 1e-9, "least prior variance of a feature", GUARD)
 MAX_PRIOR_VARIANCE = _constant("MAX_PRIOR_VARIANCE", 1e9, "greatest variance in other units", GUARD)
@@ -180,14 +190,14 @@ MIN_FREEDOM_SHARE = _constant(
     "MIN_FREEDOM_SHARE",
     0.2,
     "least degrees of freedom that are left for the noise, as a share of the observations",
-    UNRECORDED,
+    NEVER_MET,
 )
 MIN_FREEDOM = _constant("MIN_FREEDOM", 1e-9, "least degrees of freedom of a metric that was never observed", GUARD)
 NOISE_WEIGHT = _constant(
     "NOISE_WEIGHT",
     10.0,
     "imagined observations of an arm with the noise of all arms together",
-    LATER,
+    CHECKED,
 )
 MIN_NOISE = _constant(
     "MIN_NOISE", 1e-5, "least variance of the noise, in units of the variance of the rewards", UNRECORDED
@@ -201,9 +211,9 @@ ROUNDING = _constant(
 
 # ---- Fits -----------------------------------------------------------------------------------------------------------
 
-FIRST_FIT = _constant("FIRST_FIT", 2, "observations for each arm before the first fit", UNRECORDED)
+FIRST_FIT = _constant("FIRST_FIT", 2, "observations for each arm before the first fit", FINE_ENOUGH)
 REFIT_GROWTH = _constant(
-    "REFIT_GROWTH", 1.25, "the model is fitted anew when there are this many times as many observations", UNRECORDED
+    "REFIT_GROWTH", 1.25, "the model is fitted anew when there are this many times as many observations", FINE_ENOUGH
 )
 LAST_FIT = _constant(
     "LAST_FIT",
