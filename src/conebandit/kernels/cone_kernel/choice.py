@@ -203,7 +203,9 @@ def perturbed_images(
     step = np.int64(mix(key) & np.uint64(N_STRATA - 1)) | np.int64(1)  # odd, so that no row comes twice
     images = np.empty((few.size, units.size, N_FRONTS))
     for i in range(few.size):
-        images[i] = 0.0
+        for j in range(units.size):
+            for c in range(N_FRONTS):
+                images[i, j, c] = 0.0
         for m in range(means.shape[1]):
             mean, deviation = means[few[i], m], math.sqrt(variances[few[i], m])
             place = (place + step) & np.int64(N_STRATA - 1)

@@ -46,11 +46,13 @@ def choose_many(
             choice.find_active(state.facets, state.scales, means[i - first], variances[i - first], active[i])
         _exact_variances(state.covs, phi, active[here], variances, reach)
         for i in range(here.start, here.stop):
-            few, row = choice.flagged(active[i]), i - first
+            few, mean, variance = choice.flagged(active[i]), means[i - first], variances[i - first]
+            tells = np.empty(few.size)
+            for c in range(few.size):
+                tells[c] = reach[i - first, few[c]]
             arms[i] = choose_among(
-                state, seed, contexts[i], keys[i], few, means[row], variances[row], reach[row][few], units,
-                reported[i], chances[i],
-            )  # fmt: skip
+                state, seed, contexts[i], keys[i], few, mean, variance, tells, units, reported[i], chances[i]
+            )
 
 
 @compiled
@@ -76,7 +78,10 @@ def _exact_variances(covs: Floats, phi: Floats, active: Bools, variances: Floats
     x, gains = np.empty((VECTORS, features)), np.empty((VECTORS, features))
     found = np.empty((VECTORS, 2))
     for i in range(contexts):
-        several[i] = active[i].sum() > 1
+        count = 0
+        for k in range(arms):
+            count += active[i, k]
+        several[i] = count > 1
     for k in range(arms):
         count = 0
         for i in range(contexts):
@@ -102,8 +107,9 @@ def _variances_at(cov: Floats, phi: Floats, rows: Ints, x: Floats, gains: Floats
             found[c, 0], found[c, 1] = choice.variance_and_reach(products, squares)
         return
     for c in range(VECTORS):
-        for j in range(x.shape[1]):
-            x[c, j] = phi[rows[c], j]
+        row, copy = phi[rows[c]], x[c]
+        for j in range(row.size):
+            copy[j] = row[j]
     multiply_symmetric_by_four(cov, x, gains)
     _sum_four(x, gains, found)
     for c in range(VECTORS):
