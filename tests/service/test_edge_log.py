@@ -174,6 +174,25 @@ def test_a_state_that_takes_long_to_make_is_made_in_several_requests(edges, monk
         desk._remade.make("checkout", Head(1, ""), Published(0, "p", published.version.library, 1, "other"))
 
 
+def test_a_snapshot_that_leads_nowhere_is_left_out(edges, monkeypatch):
+    for step in range(5):
+        edges.run.ask(f"s{step}")
+    edges.run.write_snapshot()
+    edges.run.tell("s0", revenue=1.0)
+    published, begun = edges.run.publish(), []
+
+    def fold(session, state, head, **options):
+        begun.append(state.head.seq)
+        if state.last_snapshot:
+            raise CorruptionError("it is of another view")
+        return fold_page(session, state, head, **options)
+
+    monkeypatch.setattr(remade_states, "fold_page", fold)
+    told = edges.send(published, forge(published, "f"), decided(published, "d"), states=PublishedStates())
+    assert ([one["id"] for one in told["refused"]], told["taken"], told["unchecked"]) == (["f"], 1, 0)
+    assert begun == [6, 0]
+
+
 def test_what_nobody_can_make_again_is_marked_in_the_log_and_counted(store, declaration, caplog):
     edges = Edges(store, declaration | {"unit": {}})
     run = edges.run

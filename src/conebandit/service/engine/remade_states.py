@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from conebandit._version import __version__
 from conebandit.service.engine.published_states import PublishedStates
-from conebandit.service.errors import NotYetError
+from conebandit.service.errors import CorruptionError, NotYetError
 from conebandit.service.log.events import Published
 from conebandit.service.log.published import PublishedState
 from conebandit.service.log.replay import fold_page, start, view_at
@@ -81,7 +81,7 @@ class RemadeStates:
         key, end = (experiment_id, head.seq), time.monotonic() + MAX_TIME
         fold = self._folds.pop(key, None) or self._begin(experiment_id, head.seq, whole=False)
         while True:
-            if not self._go_on(fold.state, head, end):
+            if not self._go_on(fold, head, end):
                 self._put_by(key, fold)
                 raise _being_made(head.seq)
             published = PublishedState.of(fold.state, head.seq, event.at)
@@ -108,14 +108,20 @@ class RemadeStates:
             state = start(session, experiment_id, view, before=0 if whole else seq)
         return _Fold(state, whole or not state.last_snapshot)
 
-    def _go_on(self, state: State, head: Head, end: float) -> bool:
+    def _go_on(self, fold: _Fold, head: Head, end: float) -> bool:
         """Fold until a head is reached, or it can not be; False if the time is over before."""
+        state = fold.state
         while state.head.seq < head.seq and not state.stale:
             began = time.monotonic()
             if began >= end:
                 return False
-            with self._store.read() as session:
-                fold_page(session, state, head, limit=AT_ONCE)
+            try:
+                with self._store.read() as session:
+                    fold_page(session, state, head, limit=AT_ONCE)
+            except CorruptionError:
+                if fold.whole:
+                    raise
+                return True  # where it began is not where it should have
             time.sleep(min(time.monotonic() - began, MAX_PAUSE))
         return True
 

@@ -142,6 +142,8 @@ def _decision(event: kinds.Decided, *, erased: bool) -> list[str]:
         words.append(f"Probabilities: {_listed(likeliest, number)}.")
     if event.edge is not None:
         words.append(f"Made at the edge {event.edge.name}, {exact(event.edge.at)}, from state {event.edge.state:,}.")
+        if event.edge.unchecked:
+            words.append("Taken on trust: nobody could make it again from that state when it came.")
     if visit is not None:
         unit = ERASED if erased or event.names is None else shown(event.names.unit)
         words.append(f"Visit {visit.number:,} of unit {unit}.")
