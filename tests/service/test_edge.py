@@ -11,7 +11,7 @@ import time
 import pytest
 
 import conebandit as cb
-from conebandit.service.client import journal
+from conebandit.service.client import journal, requests
 from conebandit.service.edge import courier as courier_module
 from conebandit.service.engine import edges as engine
 from conebandit.service.http.server import serving
@@ -494,7 +494,7 @@ def test_an_outcome_that_is_sent_again_does_not_undo_a_correction(address, decla
     assert verified(address).agrees
 
 
-def test_outcomes_of_an_edge_do_not_go_to_the_decision_of_another(address, declaration, tmp_path):
+def test_outcomes_of_an_edge_go_to_its_own_decisions_or_to_those_that_it_has_not_made(address, declaration, tmp_path):
     with served(address, declaration) as (url, client):
         client.decide("checkout", PHONE, id="here")
         with (
@@ -507,12 +507,14 @@ def test_outcomes_of_an_edge_do_not_go_to_the_decision_of_another(address, decla
             for id_ in ("there", "mine", "here"):
                 two.report(id_, {"revenue": 1.0})
             assert two.flush() == 0
-    refused = [json.loads(line) for line in (tmp_path / "b" / "refused.jsonl").read_text().splitlines()]
-    assert [one["refused"]["id"] for one in refused] == ["there", "here"]
-    assert "was made by edge 'a', and not by edge 'b'" in refused[0]["reason"]
-    assert "was made by the service" in refused[1]["reason"]
+        assert not (tmp_path / "b" / "refused.jsonl").exists()
+        for id_, edge, whose in (("there", "b", "edge 'a'"), ("here", "b", "the service"), ("mine", "a", "edge 'b'")):
+            outcome = {"id": id_, "values": {"revenue": 2.0}, "edge": edge}
+            with pytest.raises(cb.ClientError, match=f"was made by {whose}, and not by edge '{edge}'") as error:
+                client._ask(requests.report("checkout", [outcome]))
+            assert error.value.status == 409
     told = [json.loads(record.text) for record in events_of(address) if record.kind == "reported"]
-    assert [one["id"] for one in told] == ["mine"]
+    assert sorted(one["id"] for one in told) == ["here", "mine", "there"]
 
 
 def test_outcomes_are_taken_while_nobody_may_decide(tmp_path, declaration):

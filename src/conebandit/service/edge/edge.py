@@ -176,8 +176,9 @@ class Edge:
                 raise InvalidError("values must be a table of one or more metrics.")
             for name, value in outcome["values"].items():
                 experiment.check_value(name, value)
-            # With a name, by which it is known when it is sent again, and that of the edge, whose decision it is about.
-            outcome |= {"report": secrets.token_hex(8), "edge": self.name}
+            outcome["report"] = secrets.token_hex(8)  # by which it is known when it is sent again
+            if self._spool.holds(outcome["id"]):  # then it is not about what somebody else has decided under this id
+                outcome["edge"] = self.name
             self._spool.append(None, [line(OUTCOME, json.dumps(outcome, allow_nan=False).encode())])
 
     def _decide(self, ids: Sequence[str], contexts: Sequence[Context], units: Sequence[str | None]) -> list[Assignment]:

@@ -199,6 +199,10 @@ class Spool:
                     yield offset, remains(text)
                 offset += len(text)
 
+    def holds(self, id_: str) -> bool:
+        """Whether a decision was made here, as far as that is remembered."""
+        return id_ in self._index
+
     def find(self, id_: str) -> tuple[bytes, StateMark] | None:
         """A decision that was made before, as JSON, and the state that it was made from."""
         kept = self._index.get(id_)
