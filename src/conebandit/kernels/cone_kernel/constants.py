@@ -155,14 +155,14 @@ TYPICAL_LENGTH = _constant(
     "TYPICAL_LENGTH",
     0.5,
     "median of the weak log-normal prior on a length scale, and its value at first: the nearest one of the grid",
-    UNRECORDED,
+    CHECKED,
 )
-TYPICAL_RELEVANCE = _constant("TYPICAL_RELEVANCE", 0.5, "the same for a relevance", UNRECORDED)
+TYPICAL_RELEVANCE = _constant("TYPICAL_RELEVANCE", 0.5, "the same for a relevance", CHECKED)
 LOG_DEVIATION = _constant(
     "LOG_DEVIATION",
     1.0,
     "deviation of both on the log scale; of a relevance, which is a variance, that of its root",
-    UNRECORDED,
+    CHECKED,
 )
 PRIOR_SWEEPS = _constant("PRIOR_SWEEPS", 2, "passes over the coordinates in one step of learning the prior", UNRECORDED)
 RELEVANCE_REACH = _constant(
