@@ -333,7 +333,7 @@ ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",
     4.0,
     "posterior deviations by which an arm must be beaten on every facet to be out of the running",
-    UNRECORDED,
+    CHECKED,
 )
 MIN_DEVIATION = _constant("MIN_DEVIATION", 1e-150, "least deviation of a margin or variance of a prediction", GUARD)
 N_CHANCE_DRAWS = _constant(
