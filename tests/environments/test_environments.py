@@ -215,8 +215,9 @@ def test_piecewise_means_are_constant_between_jumps(jumps):
         for axis in (0, 1):
             x = np.full((5001, 2), fixed)
             x[:, axis] = grid
-            changed = (np.diff(env.means(x).reshape(5001, -1), axis=0) != 0).any(axis=1)
-            assert changed.sum() == jumps
+            steps = np.abs(np.diff(env.means(x).reshape(5001, -1), axis=0)).max(axis=1)
+            # Rows of one product may differ in the last place, where a processor has wider vectors.
+            assert (steps > 1e-12).sum() == jumps
             assert np.abs(np.diff(env.means(x), axis=0)).max() > 0.05
     x = np.random.default_rng(0).random((4000, 2))
     assert len(np.unique(env.means(x).reshape(4000, -1), axis=0)) <= (jumps + 1) ** 2
