@@ -315,7 +315,7 @@ def test_a_published_state_travels_whole_or_not_at_all(edges):
 def test_decisions_are_taken_once_and_those_that_differ_are_refused(edges):
     published = edges.run.publish()
     sent = [decided(published, f"d{i}", {"age": 20 + i, "device": "desk"}) for i in range(5)]
-    none = {"taken": 0, "repeated": 0, "refused": [], "unchecked": 0}
+    none = {"taken": 0, "repeated": 0, "refused": [], "unchecked": 0, "returned": []}
     assert edges.send(published, *sent) == none | {"taken": 5}
     assert edges.send(published, *sent, decided(published, "new")) == none | {"taken": 1, "repeated": 5}
     other = [reason["id"] for reason in edges.send(published, sent[0], edge="web-2")["refused"]]
