@@ -143,3 +143,12 @@ def test_draws_follow_the_posterior():
         squares.append(np.linalg.solve(root, s["weights"][k, m, :, 1:] - s["weights"][k, m, :, :1]) ** 2)
     n = np.size(squares)
     assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / n)
+
+
+@pytest.mark.parametrize(("n", "dim"), [(12, 2), (40, 3), (30, 20)])
+def test_there_are_no_more_features_than_observations_except_sentinels(n, dim):
+    rng, policy = np.random.default_rng(0), cb.ConeKernel(3, cb.Cone.orthant(2), dim)
+    for i in range(n):
+        x = rng.random(dim)
+        policy.observe(x, i % 3, [i % 3 * (x[0] - 0.5), 0.1])  # without noise, so that much can be learned
+    assert len(policy.state()["orders"]) <= max(n, 2 * dim + 1)

@@ -156,7 +156,9 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
     ratio = signal_to_noise(state) * prior
     ratio[candidates.sentinels] += SENTINEL_PRIORITY
     ratio[0] = np.inf  # the constant
-    size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), max_features)
+    # No more weights than observations: the first fit would take as long as many observations, and tell no more.
+    most = min(max(int(state.size[OBSERVATIONS]), int(np.sum(candidates.sentinels)) + 1), max_features)
+    size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), most)
     chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
     return state._replace(
         orders=candidates.orders[chosen],
