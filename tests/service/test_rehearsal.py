@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -291,4 +292,5 @@ def test_a_start_that_takes_long_says_why(quiet, monkeypatch, tmp_path):
     writer = Writer(open_store(str(tmp_path / "log.db")))
     server._warm_up(writer, say)
     writer.close()
-    assert said == ([] if quiet else [server.COMPILING, "Compiled 3 kernels in 0 s."])
+    timeless = [re.sub(r"\d+ s\.", "n s.", line) for line in said]  # a busy machine takes longer than no time
+    assert timeless == ([] if quiet else [server.COMPILING, "Compiled 3 kernels in n s."])
