@@ -68,7 +68,7 @@ def when_ready(address: str, process: subprocess.Popen[bytes]) -> cb.Client:
     """A client of the service, once it answers."""
     end = time.monotonic() + 300  # nothing is compiled yet
     while process.poll() is None and time.monotonic() < end:
-        client = cb.Client(address)
+        client = cb.Client(address, timeout=60)
         try:
             client.experiments()
             return client
