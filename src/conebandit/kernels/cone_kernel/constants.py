@@ -54,8 +54,8 @@ ROLES = MappingProxyType({
 
 _names = {
     "guard": {
-        "MIN_PRIOR_VARIANCE", "MAX_PRIOR_VARIANCE", "MIN_FREEDOM", "MIN_KNOWN_SHARE", "MIN_NOISE", "MIN_DEVIATION",
-        "ROUNDING", "SENTINEL_PRIORITY", "MIN_FREEDOM_SHARE",
+        "MIN_PRIOR_VARIANCE", "MAX_PRIOR_VARIANCE", "MIN_KNOWN_SHARE", "MIN_NOISE", "MIN_DEVIATION", "ROUNDING",
+        "SENTINEL_PRIORITY", "MIN_FREEDOM_SHARE",
     },
     "work": {
         "BLOCK", "UNIT", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET",
@@ -192,7 +192,6 @@ MIN_FREEDOM_SHARE = _constant(
     "least degrees of freedom that are left for the noise, as a share of the observations",
     NEVER_MET,
 )
-MIN_FREEDOM = _constant("MIN_FREEDOM", 1e-9, "least degrees of freedom of a metric that was never observed", GUARD)
 NOISE_WEIGHT = _constant(
     "NOISE_WEIGHT",
     10.0,

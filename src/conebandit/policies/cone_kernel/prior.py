@@ -12,7 +12,6 @@ from conebandit.kernels.cone_kernel.constants import (
     INITIAL_RATIO,
     LENGTH_REACH,
     MAX_PRIOR_VARIANCE,
-    MIN_FREEDOM,
     MIN_FREEDOM_SHARE,
     MIN_KNOWN_SHARE,
     MIN_NOISE,
@@ -132,14 +131,14 @@ def _noise(
 
     Both are squared errors over the degrees of freedom that are left by the arms' own weights and, in proportion to the
     observations of an arm, by what arms have in common. An arm also has NOISE_WEIGHT imagined observations with the
-    noise of all arms together.
+    noise of all arms together, and a metric one with the noise of the beginning. Without it, weights that pass through
+    every sample leave no errors, so no noise, and so weights that pass through every sample: small trials ended there.
     """
     count = state.counts.astype(np.float64)
     taken = known.sum(axis=2) + shared_known.sum(axis=1) * count / np.maximum(count.sum(axis=0), 1.0)
     freedom = np.maximum(count - taken, MIN_FREEDOM_SHARE * count)
     errors = squared_errors(*totals, np.ascontiguousarray(means))
-    pooled = errors.sum(axis=0) / np.maximum(freedom.sum(axis=0), MIN_FREEDOM)
-    pooled = np.where(count.sum(axis=0) > 0, np.maximum(pooled, MIN_NOISE), INITIAL_NOISE)
+    pooled = np.maximum((INITIAL_NOISE + errors.sum(axis=0)) / (1.0 + freedom.sum(axis=0)), MIN_NOISE)
     return pooled, np.maximum((NOISE_WEIGHT * pooled + errors) / (NOISE_WEIGHT + freedom), MIN_NOISE)
 
 
