@@ -78,7 +78,7 @@ def test_errors_name_the_argument(make, given, error):
 @pytest.mark.parametrize(("n_features", "columns"), [(1, 2), (30, 4), (60, 4), (128, 4), (300, 1)])
 def test_effects_beyond_the_shared_ones_are_few_and_on_the_features_that_vary_most(n_features, columns):
     rng = np.random.default_rng(5)
-    basis, prior = np.hstack([np.ones((6, 1)), rng.normal(size=(6, columns))]), rng.random(n_features)
+    basis, prior = np.hstack([np.ones((6, 1)), rng.normal(size=(6, columns))]), rng.random((2, n_features))
     effects = Effects.of(basis, prior)
     assert len(effects.features) <= max(MAX_EFFECTS, 1.5 * n_features)
     first, rest = slice(None, n_features), slice(n_features, None)
@@ -87,14 +87,14 @@ def test_effects_beyond_the_shared_ones_are_few_and_on_the_features_that_vary_mo
     few = set(effects.features[rest].tolist())
     assert 0 in few
     left_out = set(range(n_features)) - few
-    assert not left_out or prior[list(left_out)].max() <= min(prior[j] for j in few - {0})
+    assert not left_out or prior[:, list(left_out)].max() <= min(prior[:, j].max() for j in few - {0})
     expected = {(f, j) for f, j in itertools.product(range(1, columns + 1), few)}
     places = {(np.flatnonzero((basis == at[:, None]).all(axis=0))[0], j) for at, j in zip(effects.at_arms.T[rest],
               effects.features[rest].tolist(), strict=True)}  # fmt: skip
     assert places == expected
     np.testing.assert_array_equal(effects.scales[rest], np.where(effects.features[rest], DESCRIBED, LEVEL_OF_ARMS))
     np.testing.assert_array_equal(
-        effects.units[rest], np.where(effects.features[rest], prior[effects.features[rest]], 1)
+        effects.units[:, rest], np.where(effects.features[rest], prior[:, effects.features[rest]], 1)
     )
 
 

@@ -42,9 +42,9 @@ def test_posterior_is_that_of_one_large_regression(cone, dim, described):
     for m in range(CONES[cone].dim):
         y = (s["data"][:, dim + m] - s["scales"][CENTRE, m]) / s["scales"][SPREAD, m]
         seen = ~np.isnan(y)
-        own = s["scales"][AMPLITUDE, m] * s["prior"]
+        own = s["scales"][AMPLITUDE, m] * s["prior"][m]
         common = s["scales"][found.effects.scales, m] * np.where(
-            found.effects.scales == LEVEL_OF_ARMS, 1.0, s["prior"][found.effects.features]
+            found.effects.scales == LEVEL_OF_ARMS, 1.0, s["prior"][m, found.effects.features]
         )
         given = {"noise": s["noise"][:, m], "own": own, "effects": effects, "effects_prior": common}
         means, shared, cov = plain_posterior(phi[seen], y[seen], s["chosen"][seen], **given)

@@ -5,13 +5,17 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels.cone_kernel.constants import (
+    LENGTH_REACH,
+    LOG_DEVIATION,
+    METRIC_DEVIATION,
     MIN_FREEDOM_SHARE,
     MIN_SIGNAL_TO_NOISE,
     NOISE_WEIGHT,
+    RELEVANCE_REACH,
     TYPICAL_LENGTH,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
-from conebandit.kernels.cone_kernel.prior import LENGTHS, spectral_density
+from conebandit.kernels.cone_kernel.prior import LENGTHS, RELEVANCES, improve_prior, spectral_density
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, NOISE, OBSERVATIONS, SHARED
 from conebandit.policies.cone_kernel.candidates import Candidates, are_sentinels
 from conebandit.policies.cone_kernel.fit import choose_features
@@ -56,6 +60,16 @@ def test_it_begins_with_a_typical_length_and_variances_that_add_up():
     assert (state.noise == state.scales[NOISE]).all()
 
 
+@pytest.mark.parametrize("dim", [1, 2, 5, 20])
+def test_main_effects_have_more_than_half_of_the_variance_at_first(dim):
+    policy, candidates = cb.ConeKernel(3, cb.Cone.orthant(2), dim), Candidates.of_dim(dim)
+    state = policy._state._replace(size=np.array([1000, 0, 0, 0, 0]))
+    prior = prior_variances(state, candidates.orders, spectral_density(int(highest_order(dim))))
+    mains = (candidates.orders > 0).sum(axis=1) == 1
+    assert prior.shape == (2, len(mains))
+    assert (prior[:, mains].sum(axis=1) > 0.55).all()
+
+
 @pytest.mark.parametrize("n", [12, 300])
 def test_noise_is_squared_errors_over_what_is_left_and_imagined_ones(n):
     state, found, after = step_of_learning(trained(n))
@@ -90,7 +104,7 @@ def test_outcomes_that_are_mostly_yes_are_not_passed_through(n):
 def test_amplitudes_are_squares_over_what_is_known_and_an_imagined_one():
     state, found, after = step_of_learning(trained(300))
     varying = state.orders.any(axis=1)
-    own, prior = (found.means - found.common)[:, :, varying], state.prior[varying]
+    own, prior = (found.means - found.common)[:, :, varying], state.prior[:, varying]
     known = 1 - found.variances[:, :, varying] / (state.scales[AMPLITUDE][:, None] * prior)
     expected = (INITIAL_AMPLITUDE + (own**2 / prior).sum(axis=(0, 2))) / (1 + known.sum(axis=(0, 2)))
     assert after.scales[AMPLITUDE] == pytest.approx(expected, rel=1e-4)
@@ -108,8 +122,81 @@ def test_features_are_left_out_by_their_signal_to_noise_ratio_alone():
     state, candidates = trained(12)._state, Candidates.of_dim(2)
     density = spectral_density(int(highest_order(2)))
     prior = prior_variances(state, candidates.orders, density)
-    wanted = (signal_to_noise(state) * prior > MIN_SIGNAL_TO_NOISE) | are_sentinels(candidates.orders)
+    learnable = (signal_to_noise(state)[:, None] * prior > MIN_SIGNAL_TO_NOISE).any(axis=0)
+    wanted = learnable | are_sentinels(candidates.orders)
     wanted[0] = True  # the constant
     assert wanted.sum() > 1
     assert (choose_features(state, candidates, density, 1024).orders == candidates.orders[wanted]).all()
     assert len(choose_features(state, candidates, density, 9).orders) == min(wanted.sum(), 9)
+
+
+def plain_fit(places, i, *given):
+    """What improve_prior makes as large as it can for coordinate i: evidence of all metrics, and the weak prior."""
+    moments, known, orders, floor, density = given[:5]
+    relevance, lengths = (array.copy() for array in given[5:])
+    fit, dim = 0.0, orders.shape[1]
+    relevance[:, i], lengths[:, i] = RELEVANCES[places[:, 0]], places[:, 1]
+    for m, (r, length) in enumerate(zip(relevance, lengths, strict=True)):
+        variances = np.full(len(orders), 1 / (np.prod(1 + r) - 1))
+        for c in range(dim):
+            variances *= np.where(orders[:, c] > 0, r[c] * density[length[c], orders[:, c]], 1)
+        variances = np.maximum(variances, floor[m])
+        fit -= 0.5 * (known[m] * np.log(variances) + moments[m] / variances).sum()
+    for logs, typical, deviation in (
+        (np.log(relevance[:, i]), 1 / dim, 2 * LOG_DEVIATION),
+        (np.log(LENGTHS[lengths[:, i]]), TYPICAL_LENGTH, LOG_DEVIATION),
+    ):
+        fit -= 0.5 * ((logs.mean() - np.log(typical)) / deviation) ** 2
+        fit -= 0.5 * (((logs - logs.mean()) / (METRIC_DEVIATION * deviation)) ** 2).sum()
+    return fit
+
+
+def plainly_improved(i, *given):
+    """Places on the grids after all metrics moved together, and then each of them by itself."""
+    relevance, lengths = given[-2:]
+    nearest = np.abs(np.log(RELEVANCES / relevance[:, i, None])).argmin(axis=1)
+    places, last = np.stack([nearest, lengths[:, i]], axis=1), [len(RELEVANCES) - 1, len(LENGTHS) - 1]
+    groups = [list(range(len(relevance)))] + ([[m] for m in range(len(relevance))] if len(relevance) > 1 else [])
+    for group in groups:
+        best, here = -np.inf, places.copy()
+        for r in range(-RELEVANCE_REACH, RELEVANCE_REACH + 1):
+            for length in range(-LENGTH_REACH, LENGTH_REACH + 1):
+                tried = here.copy()
+                tried[group] = np.clip(tried[group] + [r, length], 0, last)
+                fit = plain_fit(tried, i, *given)
+                if fit > best + 1e-9:
+                    best, places = fit, tried
+    return RELEVANCES[places[:, 0]], places[:, 1]
+
+
+@pytest.mark.parametrize("metrics", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_step_of_learning_the_kernel_is_the_best_one_in_reach(metrics, seed):
+    rng, dim = np.random.default_rng([seed, metrics]), 3
+    candidates, density = Candidates.of_dim(dim), spectral_density(int(highest_order(dim)))
+    chosen = 1 + rng.choice(len(candidates.orders) - 1, 40, replace=False)
+    orders = candidates.orders[chosen]
+    moments, known = rng.exponential(0.05, (metrics, 40)), rng.random((metrics, 40)) * 5
+    floor = np.where(rng.random((metrics, 40)) < 0.2, 0.01, 1e-9)
+    relevance = rng.choice(RELEVANCES, (metrics, dim)) if seed else np.full((metrics, dim), 1 / dim)
+    lengths = rng.integers(len(LENGTHS), size=(metrics, dim))
+    for i in range(dim):
+        given = moments, known, orders, floor, density
+        expected = plainly_improved(i, *given, relevance, lengths)
+        improve_prior(i, *given, relevance, lengths)
+        np.testing.assert_allclose(relevance[:, i], expected[0])
+        np.testing.assert_array_equal(lengths[:, i], expected[1])
+
+
+def test_metrics_may_depend_on_different_coordinates():
+    """Safety on frailty, efficacy on severity: each metric learns which, and so tells the context better."""
+    policy, rng = cb.ConeKernel(3, cb.Cone.orthant(2), 3), np.random.default_rng(3)
+    for t in range(600):
+        x, arm = rng.random(3), t % 3
+        policy.observe(x, arm, [np.sin(4 * x[0] + arm), (1 + arm) * x[1]] + 0.3 * rng.standard_normal(2))
+    told = policy.explain([0.5, 0.5, 0.5])
+    assert told.relevance_by_metric.argmax(axis=1).tolist() == [0, 1]
+    assert told.relevance_by_metric[0, 1] < 0.2
+    assert told.relevance_by_metric[1, 0] < 0.2
+    assert told.relevance[2] == told.relevance.min()
+    assert told.relevance.max() == 1.0

@@ -157,11 +157,16 @@ TYPICAL_LENGTH = _constant(
     "median of the weak log-normal prior on a length scale, and its value at first: the nearest one of the grid",
     CHECKED,
 )
-TYPICAL_RELEVANCE = _constant("TYPICAL_RELEVANCE", 0.5, "the same for a relevance", CHECKED)
 LOG_DEVIATION = _constant(
     "LOG_DEVIATION",
     1.0,
-    "deviation of both on the log scale; of a relevance, which is a variance, that of its root",
+    "its deviation on the log scale, and that of the root of a relevance, which is a variance",
+    CHECKED,
+)
+METRIC_DEVIATION = _constant(
+    "METRIC_DEVIATION",
+    0.5,
+    "how far metrics deviate from what they have in common, in units of its own deviation",
     CHECKED,
 )
 PRIOR_SWEEPS = _constant("PRIOR_SWEEPS", 2, "passes over the coordinates in one step of learning the prior", UNRECORDED)
@@ -172,8 +177,8 @@ LENGTH_REACH = _constant("LENGTH_REACH", 2, "places on the grid that a length sc
 INITIAL_RATIO = _constant(
     "INITIAL_RATIO",
     1.0,
-    "variances at first: of the means of an arm to its noise, and of effects with a coordinate to those without it",
-    "derived: even splits, since nothing is known",
+    "variance of the means of an arm at first, in units of its noise",
+    "derived: an even split, since nothing is known",
 )
 INITIAL_CONSTANT_VARIANCE = _constant(
     "INITIAL_CONSTANT_VARIANCE",

@@ -12,15 +12,15 @@ each; those that may be are then judged by the covariance.
     parts     (D, Q)        the same as positions in the table of one-dimensional cosines, 0 for none
     weights   (K, M, D, L)  posterior mean and draws
     covs      (K, M, D, D)  posterior covariance
-    prior     (D,)          prior variance of the weights, in units of the amplitude of a metric
+    prior     (M, D)        prior variance of the weights, in units of the amplitude of a metric
     scales    (5, M)        CENTRE and SPREAD of the rewards; NOISE of all arms together, AMPLITUDE of what sets an arm
                             apart from the others, SHARED amplitude of what they have in common; two more rows if arms
                             are described by features: LEVEL_OF_ARMS and DESCRIBED amplitude of what these say about
                             the constant and about all other weights: variances in units of the spread
     noise     (K, M)        variance of the noise of each arm, in units of the spread
-    relevance (d,)          how much of the variance each coordinate explains
-    lengths   (d,)          position of the length scale of each coordinate in ``prior.LENGTHS``
-    constant  (1,)          prior variance of the weight of the constant feature, in units of the amplitude
+    relevance (M, d)        how much of the variance of a metric each coordinate explains
+    lengths   (M, d)        position of the length scale of each coordinate in ``prior.LENGTHS``
+    constant  (M,)          prior variance of the weight of the constant feature, in units of the amplitude
     counts    (K, M)        observations of each arm and metric
     data      (n, d + M)    contexts and rewards, of all observations until the last fit is done, then of none
     chosen    (n,)          their arms

@@ -87,7 +87,7 @@ class Effects(NamedTuple):
     scales
         Shape (S,), the row of ``State.scales`` that has its amplitude.
     units
-        Shape (S,), its prior variance in units of the amplitude.
+        Shape (M, S), its prior variance for each metric, in units of the amplitude.
     """
 
     at_arms: FloatArray
@@ -97,18 +97,18 @@ class Effects(NamedTuple):
 
     @classmethod
     def of(cls, basis: FloatArray, prior: FloatArray) -> Self:
-        """Effects for this basis (K, F) and these features, the constant first, by their prior variances (D,).
+        """Effects for this basis (K, F) and these features, the constant first, by their prior variances (M, D).
 
         Where there are many features, only those with the largest prior variances have effects beyond the shared ones.
         """
-        size, columns = len(prior), basis.shape[1] - 1
+        size, columns = prior.shape[1], basis.shape[1] - 1
         room = max(MAX_EFFECTS, size + size // 2) - size
-        first = np.concatenate([[0], 1 + np.argsort(-prior[1:], kind="stable")])
+        first = np.concatenate([[0], 1 + np.argsort(-prior[:, 1:].max(axis=0), kind="stable")])
         few = np.sort(first[: room // columns]) if columns else first[:0]
         features = np.concatenate([np.arange(size), np.tile(few, columns)])
         column = np.concatenate([np.zeros(size, dtype=np.int64), np.repeat(np.arange(1, columns + 1), len(few))])
         scales = np.where(column == 0, SHARED, np.where(features == 0, LEVEL_OF_ARMS, DESCRIBED))
-        units = np.where(scales == LEVEL_OF_ARMS, 1.0, prior[features])
+        units = np.where(scales == LEVEL_OF_ARMS, 1.0, prior[:, features])
         return cls(basis[:, column], features, scales, units)
 
     def prior(self, scales: FloatArray) -> FloatArray:

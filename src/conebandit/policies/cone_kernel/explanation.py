@@ -61,11 +61,14 @@ class KernelExplanation:
     beaten
         All arms that are not reported, with what beats them. Those among them that are active may still be played.
     relevance
-        Shape (d,), how much each context coordinate matters; the most relevant one has 1.
+        Shape (d,), how much each context coordinate matters, to the metric that it matters most to; the most relevant
+        one has 1.
+    relevance_by_metric
+        Shape (M, d), how much it matters to each metric; the most relevant one of a metric has 1.
     lengths
-        Shape (d,), over which distance means change along each coordinate.
+        Shape (d,), over which distance means change along each coordinate, of the metric that it matters most to.
     noise
-        Shape (M,), deviation of a reward around its mean. Like the two above learned, and nan before the first fit.
+        Shape (M,), deviation of a reward around its mean. Like those above learned, and nan before the first fit.
     n_features
         Number of features in use.
 
@@ -80,6 +83,7 @@ class KernelExplanation:
     active: tuple[int, ...]
     beaten: tuple[Beaten, ...]
     relevance: FloatArray
+    relevance_by_metric: FloatArray
     lengths: FloatArray
     noise: FloatArray
     n_features: int

@@ -153,7 +153,7 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
     """Take the features that the data can tell apart; their weights are not fitted yet."""
     n_arms, n_objectives, _, columns = state.weights.shape
     prior = prior_variances(state, candidates.orders, density)
-    ratio = signal_to_noise(state) * prior
+    ratio = (signal_to_noise(state)[:, None] * prior).max(axis=0)
     ratio[candidates.sentinels] += SENTINEL_PRIORITY
     ratio[0] = np.inf  # the constant
     # No more weights than observations: the first fit would take as long as many observations, and tell no more.
@@ -164,5 +164,5 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
         orders=candidates.orders[chosen],
         parts=candidates.parts[chosen],
         weights=np.zeros((n_arms, n_objectives, size, columns)),
-        prior=prior[chosen],
+        prior=np.ascontiguousarray(prior[:, chosen]),
     )

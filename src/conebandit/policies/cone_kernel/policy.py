@@ -16,7 +16,6 @@ from conebandit.kernels.cone_kernel.constants import (
     DEFAULT_FEATURES,
     FIRST_FIT,
     INITIAL_CONSTANT_VARIANCE,
-    INITIAL_RATIO,
     LAST_FIT,
     LEVEL,
     MAX_FEATURES,
@@ -25,7 +24,7 @@ from conebandit.kernels.cone_kernel.constants import (
     TYPICAL_LENGTH,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
-from conebandit.kernels.cone_kernel.prior import LENGTHS
+from conebandit.kernels.cone_kernel.prior import LENGTHS, typical_relevance
 from conebandit.kernels.cone_kernel.rows import learn_rows
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
@@ -60,7 +59,7 @@ class ConeKernel(CompiledPolicy):
     """Bayesian regression with a learned kernel for each arm and metric; plays what is worth knowing under the cone.
 
     Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
-    amplitude, and for each coordinate its relevance and length scale) is learned from the data of all arms together,
+    amplitude, and for each coordinate its relevance and length scale, by metric) is learned from all arms together,
     and so is what all arms have in common. An arm is played if an observation of it saves more, in later errors of
     play and report, than it costs. Reported are arms that are probably on the front; with a resolution, arms that are
     more probably essential than unacceptable. Nothing needs to be known about scale, noise or smoothness.
@@ -114,12 +113,12 @@ class ConeKernel(CompiledPolicy):
             "parts": Array(("features", "parts"), np.int64, indices=Index("cosines")),
             "weights": Array(("arms", "objectives", "features", N_DRAWS + 1)),
             "covs": Array(("arms", "objectives", "features", "features")),
-            "prior": Array(("features",), fill=1.0),
+            "prior": Array(("objectives", "features"), fill=1.0),
             "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
-            "relevance": Array(("coordinates",), fill=INITIAL_RATIO),
-            "lengths": Array(("coordinates",), np.int64, indices=Index(len(LENGTHS))),
-            "constant": Array((1,), fill=INITIAL_CONSTANT_VARIANCE),
+            "relevance": Array(("objectives", "coordinates")),
+            "lengths": Array(("objectives", "coordinates"), np.int64, indices=Index(len(LENGTHS))),
+            "constant": Array(("objectives",), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
             "data": Array(("rows", "sample")),
             "chosen": Array(("rows",), np.int64, indices=Index("arms")),
@@ -171,9 +170,9 @@ class ConeKernel(CompiledPolicy):
 
     @classmethod
     def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
-        """The policy as it was saved. A file of the former model is learned anew from the samples that it holds."""
+        """The policy as it was saved. A file of the first model is learned anew from the samples that it holds."""
         if "levels" not in arrays:
-            return super()._restore(kind, options, arrays)
+            return super()._restore(kind, options, _of_each_metric(arrays))
         policy = cls(cone=Cone.from_facets(arrays.pop("cone"), names=options.pop("names")), **options)
         for row, arm in zip(arrays["data"], arrays["chosen"].tolist(), strict=True):
             policy._learn(row[: policy.context_dim], as_arm(arm, policy.n_arms), row[policy.context_dim :])
@@ -182,9 +181,11 @@ class ConeKernel(CompiledPolicy):
     def _given(self) -> dict[str, NDArray[Any]]:
         scales = np.zeros((self._sizes["scales"], self.n_objectives))
         scales[SPREAD], scales[NOISE], scales[AMPLITUDE:] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
-        lengths = np.full(self.context_dim, np.argmin(np.abs(LENGTHS - TYPICAL_LENGTH)))
+        shape = self.n_objectives, self.context_dim
+        lengths = np.full(shape, np.argmin(np.abs(LENGTHS - TYPICAL_LENGTH)))
+        relevance = np.full(shape, typical_relevance(self.context_dim))
         slack = facet_slack(self.cone, np.asarray(self.resolution))
-        return {**super()._given(), "scales": scales, "lengths": lengths, "slack": slack}
+        return {**super()._given(), "scales": scales, "relevance": relevance, "lengths": lengths, "slack": slack}
 
     def _settle(self) -> None:
         """Begin or go on with a fit of the model if it is time."""
@@ -293,14 +294,25 @@ class ConeKernel(CompiledPolicy):
         off = 1.0 - self._front_chances(x, means, radii)
         fitted = bool(self._state.size[FITTED])
         relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
+        matters_most, unknown = relevance.argmax(axis=0), np.full(relevance.shape, np.nan)
         return KernelExplanation(
             active=tuple(np.flatnonzero(active).tolist()),
             beaten=tuple(
                 who_beats(arm, means, radii / RADIUS, self.cone.facets, float(off[arm]))
                 for arm in np.flatnonzero(~reported).tolist()
             ),
-            relevance=relevance / relevance.max() if fitted else np.full(self.context_dim, np.nan),
-            lengths=LENGTHS[self._state.lengths] * span if fitted else np.full(self.context_dim, np.nan),
+            relevance=relevance.max(axis=0) / relevance.max() if fitted else unknown[0],
+            relevance_by_metric=relevance / relevance.max(axis=1, keepdims=True) if fitted else unknown,
+            lengths=LENGTHS[self._state.lengths[matters_most, np.arange(len(span))]] * span if fitted else unknown[0],
             noise=self.noise,
             n_features=self.n_features,
         )
+
+
+def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
+    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it."""
+    metrics = arrays["scales"].shape[1]
+    own = {name: arrays[name] for name in ("prior", "relevance", "lengths") if arrays[name].ndim == 1}
+    if own and len(arrays["constant"]) == 1:
+        own["constant"] = arrays["constant"][0]
+    return {**arrays, **{name: np.array([array] * metrics) for name, array in own.items()}}

@@ -63,7 +63,7 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
     shared, shared_variances, roots = *np.empty((2, objectives, size)), np.empty((objectives, size, size))
     covs, nothing = page_by_page((arms, features, features)), np.zeros((size, size))
     for m in range(objectives):
-        prior = state.scales[AMPLITUDE, m] * state.prior
+        prior = state.scales[AMPLITUDE, m] * state.prior[m]
         precision, total = np.zeros((size, size)), np.zeros(size)
         for k in range(arms):
             noise = state.noise[k, m]
@@ -105,7 +105,7 @@ def fit_weights(state: State, totals: Totals, basis: FloatArray, seed: int) -> W
     size = len(found.effects.features)
     for k in range(arms):
         for m in range(objectives):
-            prior = state.scales[AMPLITUDE, m] * state.prior
+            prior = state.scales[AMPLITUDE, m] * state.prior[m]
             inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, state.noise[k, m])
             covariance(inverse, covs[k, m])
             normals = np.zeros((features + size, columns))  # in column 0, the mean, nothing is added

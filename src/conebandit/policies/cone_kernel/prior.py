@@ -83,7 +83,7 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     own, effects = found.means - found.common, found.effects
     own_prior = state.scales[AMPLITUDE][:, None] * state.prior
     known = own_known = _known_share(found.variances, own_prior)
-    if len(effects.features) > len(state.prior):
+    if len(effects.features) > state.prior.shape[1]:
         # Effects along the features of arms may explain nearly all that sets arms apart: then little is known of it.
         own_known = _known_share(found.variances + known**2 * found.common_variances, own_prior)
     shared_known = _known_share(found.shared_variances, effects.prior(state.scales))
@@ -91,32 +91,32 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     scales = state.scales.copy()
     scales[NOISE], noise = _noise(state, found.means, known, shared_known, totals)
     yield known.size * known.shape[2]
-    squares = (own[:, :, varying] ** 2 / state.prior[varying]).sum(axis=(0, 2))
+    squares = (own[:, :, varying] ** 2 / state.prior[:, varying]).sum(axis=(0, 2))
     scales[AMPLITUDE] = _variance(squares, own_known[:, :, varying].sum(axis=(0, 2)), INITIAL_AMPLITUDE)
-    moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=(0, 1)), own_known.sum(axis=(0, 1))
-    constant = _variance(moments[~varying], shares[~varying], INITIAL_CONSTANT_VARIANCE)
+    moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=0), own_known.sum(axis=0)  # (M, D)
+    constant = _variance(moments[:, 0], shares[:, 0], INITIAL_CONSTANT_VARIANCE)
     for row in range(SHARED, len(scales)):
         mine = (effects.scales == row) & (varying[effects.features] | (row == LEVEL_OF_ARMS))
         squares = found.shared[:, mine] ** 2
-        total, known_here = (squares / effects.units[mine]).sum(axis=1), shared_known[:, mine].sum(axis=1)
+        total, known_here = (squares / effects.units[:, mine]).sum(axis=1), shared_known[:, mine].sum(axis=1)
         scales[row] = _variance(total, known_here, INITIAL_AMPLITUDE)
         if row != LEVEL_OF_ARMS:  # effects on the constant say nothing about the kernel
-            np.add.at(moments, effects.features[mine], (squares / scales[row][:, None]).sum(axis=0))
-            np.add.at(shares, effects.features[mine], shared_known[:, mine].sum(axis=0))
+            np.add.at(moments.T, effects.features[mine], squares.T / scales[row])
+            np.add.at(shares.T, effects.features[mine], shared_known[:, mine].T)
     state = state._replace(scales=scales, noise=noise, constant=constant)
     yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
-    return (yield from _learn_kernel(state, moments[varying], shares[varying], density))
+    return (yield from _learn_kernel(state, moments[:, varying].copy(), shares[:, varying].copy(), density))
 
 
 def _learn_kernel(state: State, moments: FloatArray, shares: FloatArray, density: FloatArray) -> Work[State]:
-    """The state with relevances and length scales that fit the moments of the features but the constant."""
+    """The state with relevances and length scales that fit the moments (M, D) of the features but the constant."""
     relevance, lengths = state.relevance.copy(), state.lengths.copy()
     orders = state.orders[state.orders.any(axis=1)]
     floor = least_prior(state, orders)
     for _ in range(PRIOR_SWEEPS):
-        for i in range(len(relevance)):
+        for i in range(orders.shape[1]):
             improve_prior(i, moments, shares, orders, floor, density, relevance, lengths)
-            yield orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION
+            yield len(moments) * (orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION)
     return state._replace(relevance=relevance, lengths=lengths)
 
 
@@ -150,26 +150,26 @@ def _variance(squares: FloatArray, known: FloatArray, typical: float) -> FloatAr
     return np.clip((typical + squares) / (1.0 + known), MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
 
 
-def signal_to_noise(state: State) -> float:
-    """Signal-to-noise ratio of a weight of unit prior variance, for an arm with its share of the observations."""
+def signal_to_noise(state: State) -> FloatArray:
+    """Signal-to-noise ratio (M,) of a weight of unit prior variance, for an arm with its share of the observations."""
     amplitude = state.scales[AMPLITUDE] + state.scales[DESCRIBED:].sum(axis=0)
-    best = (amplitude / state.scales[NOISE]).max()
-    return float(best * int(state.size[OBSERVATIONS]) / state.weights.shape[0])
+    return np.asarray(amplitude / state.scales[NOISE] * (int(state.size[OBSERVATIONS]) / state.weights.shape[0]))
 
 
 def least_prior(state: State, orders: NDArray[np.int64]) -> FloatArray:
-    """Least prior variance of each feature: sentinels always stay in view."""
-    return np.where(are_sentinels(orders), SENTINEL_SIGNAL_TO_NOISE / signal_to_noise(state), MIN_PRIOR_VARIANCE)
+    """Least prior variance (M, D) of each feature: sentinels always stay in view."""
+    least = SENTINEL_SIGNAL_TO_NOISE / signal_to_noise(state)[:, None]
+    return np.where(are_sentinels(orders), least, MIN_PRIOR_VARIANCE)
 
 
 def prior_variances(state: State, orders: NDArray[np.int64], density: FloatArray) -> FloatArray:
-    """Prior variance of features, in units of the amplitude; see the kernels' ``prior``."""
-    prior = np.full(len(orders), 1.0 / (np.prod(1.0 + state.relevance) - 1.0))
+    """Prior variance (M, D) of features, in units of the amplitude; see the kernels' ``prior``."""
+    prior = np.repeat(1.0 / (np.prod(1.0 + state.relevance, axis=1, keepdims=True) - 1.0), len(orders), axis=1)
     for i in range(orders.shape[1]):
-        share = state.relevance[i] * density[state.lengths[i], orders[:, i]]
+        share = state.relevance[:, i, None] * density[state.lengths[:, i]][:, orders[:, i]]
         prior *= np.where(orders[:, i] > 0, share, 1.0)
     prior = np.maximum(prior, least_prior(state, orders))
-    prior[~orders.any(axis=1)] = state.constant[0]
+    prior[:, ~orders.any(axis=1)] = state.constant[:, None]
     return np.asarray(prior)
 
 
