@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import conebandit as cb
+from conebandit.kernels.cone_kernel.constants import VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.fit import squared_errors
-from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, LEVEL_OF_ARMS, SPREAD
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, DESCRIBED, LEVEL_OF_ARMS, SHARED, SPREAD
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
+from conebandit.policies.cone_kernel.prior import prior_variances
 from conebandit.policies.cone_kernel.sums import Sums
 from conebandit.policies.cone_kernel.work import in_one_go
 
@@ -152,3 +154,24 @@ def test_there_are_no_more_features_than_observations_except_sentinels(n, dim):
         x = rng.random(dim)
         policy.observe(x, i % 3, [i % 3 * (x[0] - 0.5), 0.1])  # without noise, so that much can be learned
     assert len(policy.state()["orders"]) <= max(n, 2 * dim + 1)
+
+
+@pytest.mark.parametrize("described", [{}, DOSES])
+@pytest.mark.parametrize("most", [6, 128])
+def test_radii_count_what_features_that_are_left_out_may_add(most, described):
+    """The prior variance of all candidates, less that of those in use, times all amplitudes; decisions do without."""
+    policy = cb.ConeKernel(3, CONES["orthant"], 1, n_features=most, **described)
+    x, outcomes, _ = rounds(3, 2, 1, 200, seed=4)
+    for t in range(len(x)):
+        policy.observe(x[t], t % 3, outcomes[t, t % 3])
+    s, candidates = policy._state, policy._fitter._candidates
+    prior = prior_variances(s, candidates.orders, policy._fitter._density)
+    used = [(candidates.orders == order).all(axis=1).argmax() for order in s.orders]
+    left_out = prior.sum(axis=1) - prior[:, used].sum(axis=1)
+    amplitudes = s.scales[AMPLITUDE] + s.scales[SHARED] + s.scales[DESCRIBED:].sum(axis=0)
+    np.testing.assert_allclose(s.beyond, left_out * amplitudes, rtol=1e-9, atol=1e-15)
+    assert (s.beyond > 0).all()
+    phi = plain_features(s.orders, np.array([[0.3]]))[0]
+    variances = VARIANCE_FACTOR * np.einsum("kmij,i,j->km", s.covs, phi, phi) + s.beyond
+    expected = 1.959964 * s.scales[SPREAD] * np.sqrt(variances)
+    np.testing.assert_allclose(policy.radii([[0.3]])[0], expected, rtol=1e-6)

@@ -117,7 +117,7 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
             value = 0.0
             for i in range(phi.size):
                 value += phi[i] * state.weights[k, m, i, 0]
-            variance = VARIANCE_FACTOR * choice.quadratic_form(state.covs[k, m], phi, gain)
+            variance = VARIANCE_FACTOR * choice.quadratic_form(state.covs[k, m], phi, gain) + state.beyond[m]
             means[k, m] = state.scales[CENTRE, m] + state.scales[SPREAD, m] * value
             radii[k, m] = RADIUS * state.scales[SPREAD, m] * math.sqrt(variance)
 

@@ -22,7 +22,18 @@ from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.fit import count_known
 from conebandit.kernels.cone_kernel.prior import spectral_density
 from conebandit.kernels.cone_kernel.rows import update_rows
-from conebandit.kernels.cone_kernel.state import FIT_BEGAN, FITTED, NEVER, NEXT_WORK, OBSERVATIONS, ROWS, State
+from conebandit.kernels.cone_kernel.state import (
+    AMPLITUDE,
+    DESCRIBED,
+    FIT_BEGAN,
+    FITTED,
+    NEVER,
+    NEXT_WORK,
+    OBSERVATIONS,
+    ROWS,
+    SHARED,
+    State,
+)
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
@@ -160,7 +171,9 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
     most = min(max(int(state.size[OBSERVATIONS]), int(np.sum(candidates.sentinels)) + 1), max_features)
     size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), most)
     chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
+    left_out = np.delete(prior, chosen, axis=1).sum(axis=1)
     return state._replace(
+        beyond=left_out * (state.scales[AMPLITUDE] + state.scales[SHARED] + state.scales[DESCRIBED:].sum(axis=0)),
         orders=candidates.orders[chosen],
         parts=candidates.parts[chosen],
         weights=np.zeros((n_arms, n_objectives, size, columns)),

@@ -114,6 +114,7 @@ class ConeKernel(CompiledPolicy):
             "weights": Array(("arms", "objectives", "features", N_DRAWS + 1)),
             "covs": Array(("arms", "objectives", "features", "features")),
             "prior": Array(("objectives", "features"), fill=1.0),
+            "beyond": Array(("objectives",)),
             "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
             "relevance": Array(("objectives", "coordinates")),
@@ -260,8 +261,9 @@ class ConeKernel(CompiledPolicy):
         -----
         Radii are so many posterior deviations as a normal law asks for, or the largest of K * M independent normal
         numbers (Sidak 1967). Since the prior is learned, posterior variances are multiplied by what they were too small
-        on the problems that the policy was designed on; ``benchmarks/calibration.py`` measures how often true means are
-        covered. The radii of :meth:`front` are two deviations, a pointwise level of 95.4 %.
+        on the problems that the policy was designed on, and features that are left out count with their prior variance;
+        ``benchmarks/calibration.py`` measures how often true means are covered. The radii of :meth:`front` are two
+        deviations, a pointwise level of 95.4 %.
 
         Examples
         --------
@@ -310,8 +312,9 @@ class ConeKernel(CompiledPolicy):
 
 
 def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
-    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it."""
+    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it, and nothing was left out."""
     metrics = arrays["scales"].shape[1]
+    arrays = {"beyond": np.zeros(metrics), **arrays}
     own = {name: arrays[name] for name in ("prior", "relevance", "lengths") if arrays[name].ndim == 1}
     if own and len(arrays["constant"]) == 1:
         own["constant"] = arrays["constant"][0]
