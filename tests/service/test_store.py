@@ -88,6 +88,40 @@ def test_no_plan_is_kept_from_when_the_log_was_short(postgres, request):
     store.close()
 
 
+@pytest.mark.parametrize("counted", [False, True])
+def test_decisions_are_looked_up_in_their_index_whatever_the_database_believes(postgres, counted):
+    """An experiment that PostgreSQL has not counted looks short to it, so it read the whole log, even for each id."""
+    store = open_store(postgres.fresh_database(f"believes_{counted}".lower()))
+    with store.write() as session:
+        for experiment in ("known", "new"):
+            session.create(experiment)
+            events, last = [], START
+            for i in range(1, 3001):
+                events.append(seal(last, i, "decided", f"d{i}", {"at": i}))
+                last = events[-1].check
+            session.append(experiment, events)
+            if counted and experiment == "known":
+                session._run("ANALYZE events")
+    with store.read() as session:
+        asked, run = [], session._run
+        session._run = lambda sql, values: asked.append((sql, values)) or run(sql, values)
+        ids = [f"d{i}" for i in range(2000, 2500)]
+        assert session.has_any_decision("new", ["nobody", "d7", "d7"])
+        assert not session.has_any_decision("new", [f"nobody{i}" for i in range(500)])
+        assert session.first_events("new", ids) == {id_: int(id_[1:]) for id_ in ids}
+        assert len(session.histories("new", ["d9", *ids, "d9"], 2499)["d9"]) == 1
+        assert len(session.of_decisions("new", "decided", ids)) == len(ids)
+        asked = [(sql, values) for sql, values in asked if "events" in sql]
+        plans = ["\n".join(row[0] for row in run(f"EXPLAIN (ANALYZE) {sql}", values)) for sql, values in asked]
+    store.close()
+    assert len(plans) == 5
+    for plan in plans:
+        assert "(decision = wanted.id))" in plan, plan
+        assert "Seq Scan" not in plan, plan
+        removed = [line for line in plan.splitlines() if "Rows Removed" in line]
+        assert all(int(line.rsplit(":", 1)[1]) < 10 for line in removed), plan
+
+
 @pytest.fixture
 def hasty(postgres, monkeypatch, request):
     """The address of an empty database, to which nobody waits for more than a second or two."""

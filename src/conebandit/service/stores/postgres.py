@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import selectors
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -83,6 +83,8 @@ class _Connection:
         # A plan that is kept for all values may read the whole log for each of a thousand ids: it was made while there
         # was little in it. To plan anew takes a moment.
         self.execute("SET plan_cache_mode = force_custom_plan")
+        # Statements of milliseconds are not worth compiling, which takes a second where many rows are feared.
+        self.execute("SET jit = off")
         # What is acknowledged is on disk, whatever the server or the user was set up with; stricter settings stay.
         self.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
@@ -121,12 +123,14 @@ class _Connection:
         with self.raw.cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
             copy.write(_copied(rows))
 
-    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
-        """One array, as text: to read a statement with a thousand places takes long, here and there."""
-        together = "\n".join(values)
-        if '"' in together or "\\" in together:
-            values = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
-        return f"{column} = ANY (?::text[])", ('{"' + '","'.join(values) + '"}',)
+    def about(self, columns: str, experiment: str, decisions: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        """Decision by decision: asked for all at once, PostgreSQL reads the whole log if it believes that to be short.
+
+        It does believe so until it has counted the events of an experiment, which may be long after they came.
+        """
+        sql = f"""SELECT found.* FROM unnest(?::text[]) AS wanted (id) CROSS JOIN LATERAL (
+            SELECT {columns} FROM events WHERE experiment = ? AND decision = wanted.id OFFSET 0) AS found"""
+        return sql, (_as_array(dict.fromkeys(decisions)), experiment)
 
     def overwrite_deleted(self) -> None:
         """PostgreSQL keeps deleted rows until it is told to vacuum, or does so by itself."""
@@ -136,6 +140,14 @@ class _Connection:
 
     def has_table(self, name: str) -> bool:
         return bool(self.execute("SELECT to_regclass(?)", (name,)).fetchone() != (None,))
+
+
+def _as_array(values: Collection[str]) -> str:
+    """An array as text: to read a statement with a thousand places takes long, here and there."""
+    together = "\n".join(values)
+    if '"' in together or "\\" in together:
+        values = [value.replace("\\", "\\\\").replace('"', '\\"') for value in values]
+    return '{"' + '","'.join(values) + '"}'
 
 
 def _copied(rows: Sequence[Sequence[str | int | None]]) -> str:

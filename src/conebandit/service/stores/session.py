@@ -56,8 +56,11 @@ class Connection(Protocol):
         """Run one INSERT for many rows."""
         ...
 
-    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
-        """A condition that a column has one of some values, of which there is at least one, and what to put into it."""
+    def about(self, columns: str, experiment: str, decisions: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        """A SELECT of the events of some decisions, of which there is at least one, and what to put into it.
+
+        It must use the index of decisions, whatever the database knows of how many events there are.
+        """
         ...
 
     def overwrite_deleted(self) -> None:
@@ -159,9 +162,8 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
         if not decisions:
             return {}
         first, last = (page[0].seq, page[-1].seq) if page else (0, 0)
-        where, values = self._connection.among("e.decision", decisions)
         # Cut and sorted here: asked to do that, SQLite reads the log in order instead of using the index of decisions.
-        elsewhere = self._look_up(f"{where} AND e.seq NOT BETWEEN ? AND ?", experiment, (*values, first, last))
+        elsewhere = self._look_up_about(decisions, "e.seq NOT BETWEEN ? AND ?", experiment, (first, last))
         found: dict[str, list[Record]] = {}
         wanted = set(decisions)
         for event in sorted([*elsewhere, *page]):
@@ -171,23 +173,20 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
 
     def of_decisions(self, experiment: str, kind: str, decisions: Sequence[str]) -> dict[str, Record]:
         """The event of a kind for each of some decisions, by id; left out: those that have none."""
-        where, values = self._connection.among("e.decision", decisions)
-        events = self._look_up(f"{where} AND e.kind = ?", experiment, (*values, kind)) if decisions else []
+        events = self._look_up_about(decisions, "e.kind = ?", experiment, (kind,)) if decisions else []
         return {event.decision: event for event in events if event.decision is not None}
 
     def has_any_decision(self, experiment: str, decisions: Sequence[str]) -> bool:
         """Whether there are events of one of some decisions; the index of decisions tells."""
-        where, values = self._connection.among("decision", decisions)
-        sql = f"SELECT 1 FROM events WHERE experiment = ? AND {where} LIMIT 1"
-        return bool(list(self._run(sql, (experiment, *values))))
+        sql, values = self._connection.about("decision", experiment, decisions)
+        return bool(list(self._run(f"{sql} LIMIT 1", values)))
 
     def first_events(self, experiment: str, decisions: Sequence[str]) -> dict[str, int]:
         """The position of the first event of each of some decisions, by id; the index of decisions tells."""
         if not decisions:
             return {}
-        where, values = self._connection.among("decision", decisions)
-        sql = f"SELECT decision, MIN(seq) FROM events WHERE experiment = ? AND {where} GROUP BY decision"
-        return dict(self._run(sql, (experiment, *values)))
+        about, values = self._connection.about("decision, seq", experiment, decisions)
+        return dict(self._run(f"SELECT decision, MIN(seq) FROM ({about}) e GROUP BY decision", values))
 
     def next_of_kind(self, experiment: str, kind: str, after: int, upto: int, limit: int) -> list[Record]:
         """The next events of a kind, in order."""
@@ -217,10 +216,22 @@ class Session(KeyTables, PersonalTables, UploadTables, Imports):
 
     def _look_up(self, where: str, experiment: str, values: Sequence[Any]) -> list[Record]:
         """Events that are read out of order: each is checked with the seal of the one before it."""
-        sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, before.sealed FROM events e
-            LEFT JOIN events before ON before.experiment = e.experiment AND before.seq = e.seq - 1
-            WHERE e.experiment = ? AND {where}"""
-        rows = self._run(sql, (experiment, *values))
+        return self._check_each(f"events e WHERE e.experiment = ? AND {where}", experiment, (experiment, *values))
+
+    def _look_up_about(
+        self, decisions: Sequence[str], where: str, experiment: str, values: Sequence[Any]
+    ) -> list[Record]:
+        """What :meth:`_look_up` does with events of some decisions."""
+        about, ids = self._connection.about(f"experiment, {_COLUMNS}", experiment, decisions)
+        return self._check_each(f"({about}) e WHERE {where}", experiment, (*ids, *values))
+
+    def _check_each(self, events: str, experiment: str, values: Sequence[Any]) -> list[Record]:
+        # Not a join: PostgreSQL may read the whole log for each event, as long as it knows little of the experiment.
+        sql = f"""SELECT e.seq, e.kind, e.decision, e.body, e.sealed, (
+                SELECT before.sealed FROM events before
+                WHERE before.experiment = e.experiment AND before.seq = e.seq - 1)
+            FROM {events}"""
+        rows = self._run(sql, values)
         before: dict[int, str] = {}
         found: list[Record] = []
         for *row, sealed in rows:

@@ -42,8 +42,9 @@ class _Connection:
     def insert_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         self.raw.executemany(sql, rows)
 
-    def among(self, column: str, values: Sequence[str]) -> tuple[str, Sequence[Any]]:
-        return f"{column} IN ({', '.join('?' * len(values))})", values
+    def about(self, columns: str, experiment: str, decisions: Sequence[str]) -> tuple[str, Sequence[Any]]:
+        marks = ", ".join("?" * len(decisions))
+        return f"SELECT {columns} FROM events WHERE experiment = ? AND decision IN ({marks})", (experiment, *decisions)
 
     def overwrite_deleted(self) -> None:
         """Deleted bytes become zeros. That takes time, so only where something is erased."""
