@@ -28,7 +28,7 @@ from conebandit.service.stores.seals import Seals
 from tests.service.conftest import DECLARATION
 from tests.service.driver import PHONE, Driver
 
-WHO = [None, By(None, None), By("página", None), By("key", "dr. who"), By(None, "\x7fß")]
+WHO = [None, By(None, None), By("página", None), By("key", "dr. who"), By(None, "\x7fß"), By("100 %", "%s%%")]
 RULES = [{"metric": "latency", "above": 9, "error": 0.05, "then": "stop"}]
 POLICIES = [{"name": "LinearParetoUCB"}, {"name": "ConeTree", "explore": 0.1}, {"name": "ConeKernel"}]
 HOSTILE = {  # what a decision is changed to, and is not what an honest edge sends

@@ -13,9 +13,9 @@ from zlib import crc32
 from conebandit.experiment.units import Units, as_unit
 from conebandit.service.client.requests import Context
 from conebandit.service.log.selection import Selection
-from conebandit.service.log.texts import number_texts
+from conebandit.service.log.templates import list_in, name_in, table_in, value_texts
 from conebandit.service.replies import Assignment
-from conebandit.service.stores.records import canonical, new_id
+from conebandit.service.stores.records import new_id
 
 STATE, DECISION, OUTCOME = b"S", b"D", b"O"
 HEAD = 10  # bytes before the JSON
@@ -143,46 +143,16 @@ def _template(  # noqa: PLR0917  (what makes up a shape)
     names = '"id":%s,"unit":%s,"alias":"%s"' if of_unit else '"id":%s'
     choice, size = "null", 1 + len(columns)
     if chosen is not None:
-        table, size = "null" if chances is None else _table(chances), size + 1 + len(chances or ())
-        choice = f'{{"arm":{_name(chosen)},"propensity":%s,"probabilities":{table}}}'
+        table, size = "null" if chances is None else table_in(chances), size + 1 + len(chances or ())
+        choice = f'{{"arm":{name_in(chosen)},"propensity":%s,"probabilities":{table}}}'
     text = (
-        f'{{{names},"at":%s,"mode":"{mode}","arm":{_name(arm)},"propensity":%s,"active":{_list(active)},'
-        f'"choice":{choice},"context":{_table(columns)}{_STALE if stale else ""}}}'
+        f'{{{names},"at":%s,"mode":"{mode}","arm":{name_in(arm)},"propensity":%s,"active":{list_in(active)},'
+        f'"choice":{choice},"context":{table_in(columns)}{_STALE if stale else ""}}}'
     )
     return text, size
 
 
 _STALE = ',"stale":true'
-
-
-@lru_cache(maxsize=1024)
-def _name(name: str) -> str:
-    """A name as JSON, in a template."""
-    return quoted(name).replace("%", "%%")
-
-
-@lru_cache(maxsize=1024)
-def _list(names: tuple[str, ...]) -> str:
-    return f"[{','.join(map(_name, names))}]"
-
-
-@lru_cache(maxsize=1024)
-def _table(names: tuple[str, ...]) -> str:
-    """A table as JSON, with a place for each value."""
-    return f"{{{','.join([f'{_name(name)}:%s' for name in names])}}}"
-
-
-def value_texts(values: list[Any]) -> list[str]:
-    """Values of tables as JSON."""
-    if set(map(type, values)) == {float}:
-        return number_texts(values)
-    numbers = iter(number_texts([value for value in values if type(value) is float]))
-    return [next(numbers) if type(value) is float else _value_text(value) for value in values]
-
-
-def _value_text(value: Any) -> str:
-    kind = type(value)
-    return quoted(value) if kind is str else repr(value) if kind is int else canonical(value)
 
 
 def assignment(id_: str, selection: Selection, version: str) -> Assignment:

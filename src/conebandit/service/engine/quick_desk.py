@@ -7,12 +7,13 @@ of its numbers, nothing else has to be looked at. Any other batch is for :class:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, Self
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
+from conebandit.experiment.declaration import coordinates_of_many
 from conebandit.experiment.errors import InvalidError, RefusalError
 from conebandit.service.engine.edge_desk import EdgeDesk
 from conebandit.service.engine.ready import ARRIVAL, Ready
@@ -20,17 +21,16 @@ from conebandit.service.engine.traffic import DECISION_ID, MAX_AT_ONCE
 from conebandit.service.log.bodies import MAX_TIME, Body
 from conebandit.service.log.entries import By
 from conebandit.service.log.published import PublishedState
-from conebandit.service.log.selection import Selection
-from conebandit.service.log.texts import PLAIN_TYPES, body_in_order, rows_with_odd_numbers
+from conebandit.service.log.selection import Choice, Selection
+from conebandit.service.log.templates import Decisions, Origin, edge_body_texts
+from conebandit.service.log.texts import PLAIN_TYPES
 from conebandit.service.stores.records import canonical
 
 _FLOATS = {float}
 _ENTRIES = itemgetter("edge", "state", "check", "decisions")
-_SELECTION = itemgetter("mode", "arm", "propensity", "active", "choice")
-_N_ENTRIES = 8  # these, and the id, time and context
-
-_NO_TIME = '"at":null'
-_NEXT = ']},{"active":['  # where a body ends, and another one begins
+_SERVED = itemgetter("mode", "arm", "propensity")
+_CHOICE = itemgetter(*Choice._fields)
+_N_ENTRIES = 8  # what was served, active and choice, and the id, time and context
 
 
 class RawUpload(NamedTuple):
@@ -83,18 +83,16 @@ def ready(published: PublishedState, edge: str, sent: Sequence[Any], by: By | No
         ids, times, contexts = ([one[name] for one in sent] for name in ("id", "at", "context"))
         if not _can_be(ids, times, contexts):
             return None
-        xs = [experiment.coordinates(context) for context in contexts]
+        xs = coordinates_of_many(experiment, contexts)
+        made = published.decide(xs, ids)
+        if not _are_same(sent, made):
+            return None
     except (KeyError, TypeError, InvalidError):
         return None
-    made = published.decide(xs, ids)
-    if not all(map(_is_same, sent, made)):
-        return None
     caused: Body = {} if by is None else by.to_body()
-    bodies = []
-    for selection, context, at, id_, x in zip(made, contexts, times, ids, xs, strict=True):
-        where = {"at": max(at, since), "name": edge, "state": published.seq}
-        bodies.append(body_in_order(selection, None, caused, {"context": context, "edge": where, "id": id_}, x))
-    return Ready(since, max(since, *times), ids, "\n".join(_texts(bodies)))
+    origin = Origin(edge, published.seq, canonical(caused["by"]) if caused else "", ARRIVAL)
+    decisions = Decisions(ids, [max(at, since) for at in times], contexts, xs.tolist(), made)
+    return Ready(since, max(since, *times), ids, "\n".join(edge_body_texts(origin, decisions)))
 
 
 def _can_be(ids: list[Any], times: list[Any], contexts: list[Any]) -> bool:
@@ -111,41 +109,29 @@ def _can_be(ids: list[Any], times: list[Any], contexts: list[Any]) -> bool:
     )
 
 
-def _is_same(sent: Mapping[str, Any], right: Selection) -> bool:
-    """Whether a selection was sent as it should be. Python takes true for 1, which this does not."""
-    mode, arm, propensity, active, choice, _ = right
-    chosen = None if choice is None else {"arm": choice[0], "propensity": choice[1], "probabilities": choice[2]}
-    if len(sent) != _N_ENTRIES or _SELECTION(sent) != (mode, arm, propensity, list(active), chosen):
+def _are_same(sent: Sequence[Mapping[str, Any]], right: Sequence[Selection]) -> bool:
+    """Whether selections were sent as they should be."""
+    served, active = list(map(_SERVED, sent)), [one["active"] for one in sent]
+    return (
+        set(map(len, sent)) == {_N_ENTRIES}
+        and served == [selection[:3] for selection in right]
+        and active == [list(selection.active) for selection in right]
+        and _are_floats([propensity for *_, propensity in served])
+        and _same_choices([one["choice"] for one in sent], [selection.choice for selection in right])
+    )
+
+
+def _same_choices(sent: Sequence[Any], right: Sequence[Choice | None]) -> bool:
+    """Whether choices were sent as they should be."""
+    if right[0] is None:  # and so are all, since they are from one state
+        return sent == right
+    told = list(map(_CHOICE, sent))
+    if told != right or set(map(len, sent)) != {len(Choice._fields)}:
         return False
-    if choice is None:
-        return type(sent["propensity"]) is float
-    numbers = sent["propensity"], sent["choice"]["propensity"], *(sent["choice"]["probabilities"] or {}).values()
+    tables = [chances.values() for *_, chances in told if chances is not None]
+    return _are_floats([propensity for _, propensity, _ in told]) and _are_floats(itertools.chain.from_iterable(tables))
+
+
+def _are_floats(numbers: Iterable[Any]) -> bool:
+    """Whether all are of this type: Python takes true for 1."""
     return _FLOATS.issuperset(map(type, numbers))
-
-
-def _texts(bodies: list[Body]) -> list[str]:
-    """What :func:`canonical` makes of bodies whose entries are in order, with a mark where the time belongs.
-
-    Pydantic is quicker, and writes the same but for what is not ASCII, and very large and very small numbers.
-    """
-    text = to_json(bodies).decode()
-    texts = text[1:-1].replace(_NEXT, _NEXT.replace(",", "\n", 1)).split("\n")
-    if not text.isascii() or "\x7f" in text or len(texts) != len(bodies):  # the last one if a name looks like the end
-        texts = list(map(canonical, bodies))
-    else:
-        for number in _with_odd_numbers(bodies):
-            texts[number] = canonical(bodies[number])
-    return [text.replace(_NO_TIME, f'"at":{ARRIVAL}', 1) for text in texts]
-
-
-def _with_odd_numbers(bodies: Sequence[Body]) -> set[int]:
-    """Positions of bodies with numbers that may be written with an exponent."""
-    numbers: list[float] = []
-    ends = []
-    for body in bodies:
-        numbers += body["x"]
-        numbers += [value for value in body["context"].values() if type(value) is float]
-        if body["choice"] is not None:
-            numbers += body["choice"].get("probabilities", {}).values()
-        ends.append(len(numbers))
-    return rows_with_odd_numbers(numbers, ends)

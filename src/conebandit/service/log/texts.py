@@ -100,10 +100,10 @@ def _with_odd_numbers(made: Sequence[Decided], plain: Sequence[bool]) -> set[int
             numbers += (propensity, choice.propensity, *choice.probabilities.values(), *decided.x)
             numbers += [value for value in decided.context.values() if type(value) is float]
         ends.append(len(numbers))
-    return rows_with_odd_numbers(numbers, ends)
+    return _rows_with_odd_numbers(numbers, ends)
 
 
-def rows_with_odd_numbers(numbers: Sequence[float], ends: Sequence[int]) -> set[int]:
+def _rows_with_odd_numbers(numbers: Sequence[float], ends: Sequence[int]) -> set[int]:
     """Which rows have numbers that may be written with an exponent, or not at all; ``ends`` says where rows end."""
     if len(ends) == 1:  # arrays take longer
         return set() if all(MIN_PLAIN <= abs(number) < MAX_PLAIN or number == 0.0 for number in numbers) else {0}
@@ -116,7 +116,7 @@ def _quick_text(decided: Decided, by: Body, to_json: Callable[[Any], bytes]) -> 
     given: Body = {"context": decided.context}
     if decided.edge is not None:
         given |= decided.edge.to_body()
-    body = body_in_order(decided.selection, decided.at, by, {**given, "id": decided.id}, decided.x)
+    body = _body_in_order(decided.selection, decided.at, by, {**given, "id": decided.id}, decided.x)
     try:
         text = to_json(body).decode()
     except ValueError:  # half of a surrogate pair, say
@@ -124,13 +124,13 @@ def _quick_text(decided: Decided, by: Body, to_json: Callable[[Any], bytes]) -> 
     return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_escaped, text)
 
 
-def body_in_order(selection: Selection, at: int | None, by: Body, given: Body, x: Sequence[float]) -> Body:
+def _body_in_order(selection: Selection, at: int, by: Body, given: Body, x: Sequence[float]) -> Body:
     """What :meth:`Decided.to_body` says, and who caused it, with all entries in the order of their names.
 
     Parameters
     ----------
     selection, at, x
-        Of the decision; None for a time that is not known yet.
+        Of the decision.
     by
         Who caused it: a table with the entry ``by``, or none.
     given
@@ -139,15 +139,15 @@ def body_in_order(selection: Selection, at: int | None, by: Body, given: Body, x
     mode, arm, propensity, active, choice, version = selection
     chosen = None
     if choice is not None:
-        chances = {} if choice.probabilities is None else {"probabilities": _in_order(choice.probabilities)}
+        chances = {} if choice.probabilities is None else {"probabilities": in_order(choice.probabilities)}
         chosen = {"arm": choice.arm, **chances, "propensity": choice.propensity}
     return {
         "active": active,
         "arm": arm,
         "at": at,
-        **({"by": _in_order(by["by"])} if by else {}),
+        **({"by": in_order(by["by"])} if by else {}),
         "choice": chosen,
-        **{name: _in_order(entry) if type(entry) is dict else entry for name, entry in given.items()},
+        **{name: in_order(entry) if type(entry) is dict else entry for name, entry in given.items()},
         "mode": mode,
         "propensity": propensity,
         "version": version and {"library": version.library, "policy": version.policy, "position": version.position},
@@ -155,7 +155,8 @@ def body_in_order(selection: Selection, at: int | None, by: Body, given: Body, x
     }
 
 
-def _in_order(table: Mapping[str, Any]) -> Mapping[str, Any]:
+def in_order(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table with its entries in the order of their names."""
     return table if _are_in_order(tuple(table)) else dict(sorted(table.items()))
 
 
