@@ -225,14 +225,16 @@ class Spool:
         """
         place, gathered = self.uploaded, _Gathered()
         while True:
+            end, mark = place.offset, place.mark
             for offset, text in self._lines(place.segment, place.offset, self._sizes.get(place.segment, 0)):
                 if text[:1] == STATE:
                     if gathered.texts:
                         break
-                    place = place._replace(mark=StateMark.read(text))
+                    mark = StateMark.read(text)
                 elif text[:1] in (DECISION, OUTCOME) and not gathered.add(text):
                     break
-                place = place._replace(offset=offset + len(text))
+                end = offset + len(text)
+            place = Place(place.segment, end, mark)
             later = [number for number in list(self._segments) if number > place.segment]
             if gathered.texts or not later:
                 return SpoolBatch(gathered.kind, gathered.texts, place) if gathered.texts else None
