@@ -14,6 +14,7 @@ from conebandit.kernels.cone_kernel.choice import (
     perturbed_images,
     uncertainty_by_arm,
     weigh,
+    write_costs,
     write_units,
 )
 from conebandit.kernels.cone_kernel.constants import (
@@ -25,6 +26,7 @@ from conebandit.kernels.cone_kernel.constants import (
 )
 from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
+from conebandit.kernels.cone_kernel.steps import costs_at, key_of_noise
 
 from ...plain_cone_kernel import CONES, plain_essential, plain_features, plain_margins, plain_worth, trained
 
@@ -61,9 +63,11 @@ def test_worth_equals_its_twin():
         few = np.sort(rng.permutation(8)[:5])
         judged = np.stack([rng.normal(0, 0.5, 5), rng.uniform(0.05, 0.8, 5)], axis=1)
         uncertainty, informed, weights = rng.uniform(1e-4, 3, 8), np.exp(rng.uniform(0, 6, 5)), np.empty(5)
-        best = weigh(judged, uncertainty, few, informed, weights)
+        costs = np.empty(5)
+        best = write_costs(judged, costs)
+        weigh(judged, costs, best, uncertainty, few, informed, weights)
         worth, cost = plain_worth(judged[:, 0], judged[:, 1], uncertainty[few], informed)
-        assert cost[best] == pytest.approx(0.0, abs=1e-9)
+        np.testing.assert_allclose(costs - costs[best], cost, atol=1e-9)
         clear = np.abs(worth - cost) > 1e-9
         np.testing.assert_array_equal((weights > 0)[clear], (worth >= cost)[clear])
         np.testing.assert_array_equal(weights[weights > 0], uncertainty[few][weights > 0])
@@ -166,10 +170,35 @@ def test_the_reach_of_an_observation_is_the_mean_squared_correlation_over_contex
     assert np.ptp(found) > 0.05
 
 
-def test_an_observation_informs_contexts_nearby_and_far_away_if_little_is_known():
-    informed = np.array([0.001, 0.5, 1.0])
-    count_informed(informed, 100.0, 10_000)
-    np.testing.assert_allclose(informed, [100.0, 5_000 * FAR_SHARE, 10_000 * FAR_SHARE])
+def test_an_observation_informs_contexts_nearby_and_far_away_if_little_is_known_and_the_arm_is_cheap_here():
+    informed, costs, few = np.array([0.001, 0.5, 1.0, 1.0]), np.array([0.1, 0.2, 0.3, 0.3]), np.array([0, 2, 3, 5])
+    cheap = np.array([0.0, 0.0, 0.11, 0.21, 0.0, 0.19])
+    count_informed(informed, costs, 0, few, cheap, 100.0, 10_000)
+    np.testing.assert_allclose(informed, [100.0, 5_000 * FAR_SHARE, 10_000 * FAR_SHARE, 100.0])
+
+
+@pytest.mark.parametrize("cone", ["orthant", "narrow"])
+def test_costs_at_a_context_are_those_of_perturbed_predictions(cone):
+    """What draws tell of a prediction, perturbed; the margin of each arm in them, and its expected positive part."""
+    policy = trained(n=300, n_arms=4, cone=cone)
+    state, rng, inactive = policy._state, np.random.default_rng(12), 0
+    state.weights[3, :, 0] -= 1.0  # far off, so that it is not active everywhere
+    for x in rng.random((30, 2)):
+        costs, phi = np.empty(4), plain_features(state.orders, x[None])[0]
+        costs_at(state, np.uint64(5), x, costs)
+        values = np.einsum("j,kmjl->kml", phi, state.weights)
+        means, variances = values[..., 0], VARIANCE_FACTOR * ((values[..., 1:] - values[..., :1]) ** 2).mean(axis=2)
+        few = find_active(state.facets, state.scales, means, variances, np.empty(4, dtype=np.bool_))
+        units = np.abs(state.facets) @ np.hypot(state.scales[CENTRE], state.scales[SPREAD])
+        key = np.uint64(key_of_noise(state, np.uint64(5), x))
+        margins = plain_margins(
+            perturbed_images(state.facets, state.scales, means, variances, units, few, key), np.zeros(len(units))
+        )
+        wanted = plain_worth(margins.mean(axis=1), margins.std(axis=1), np.ones(len(few)), np.ones(len(few)))[1]
+        np.testing.assert_allclose(costs[few], wanted, rtol=1e-7, atol=1e-12)
+        assert np.isinf(np.delete(costs, few)).all()
+        inactive += 4 - len(few)
+    assert inactive
 
 
 def test_an_arm_of_which_a_constant_is_unknown_has_a_reach_of_one():

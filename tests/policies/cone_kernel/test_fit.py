@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels.cone_kernel.constants import VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.constants import CHEAP_SHARE, N_SITES, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.fit import squared_errors
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, DESCRIBED, LEVEL_OF_ARMS, SHARED, SPREAD
+from conebandit.kernels.cone_kernel.steps import costs_at
+from conebandit.policies.cone_kernel.fit import find_cheap
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import prior_variances
 from conebandit.policies.cone_kernel.sums import Sums
@@ -175,3 +177,16 @@ def test_radii_count_what_features_that_are_left_out_may_add(most, described):
     variances = VARIANCE_FACTOR * np.einsum("kmij,i,j->km", s.covs, phi, phi) + s.beyond
     expected = 1.959964 * s.scales[SPREAD] * np.sqrt(variances)
     np.testing.assert_allclose(policy.radii([[0.3]])[0], expected, rtol=1e-6)
+
+
+def test_a_fit_learns_what_arms_cost_where_they_cost_least():
+    policy = trained(n=400, n_arms=4)
+    state = policy._state
+    found = in_one_go(find_cheap(state, seed=2))
+    contexts, costs = state.data[400 - N_SITES : 400, :2], np.empty((N_SITES, 4))
+    for x, row in zip(contexts, costs, strict=True):
+        costs_at(state, np.uint64(2), x.copy(), row)
+    expected = np.sort(costs, axis=0)[int(CHEAP_SHARE * (N_SITES - 1))]
+    np.testing.assert_array_equal(found.cheap, np.nan_to_num(expected))
+    assert (state.cheap >= 0).all()
+    assert np.isfinite(state.cheap).all()

@@ -130,16 +130,17 @@ def uncertainty_by_arm(variances: Floats, noise: Floats, uncertainty: Floats) ->
 
 
 @in_place
-def count_informed(reach: Floats, nearby: float, seen: int) -> None:
+def count_informed(reach: Floats, costs: Floats, best: int, few: Ints, cheap: Floats, nearby: float, seen: int) -> None:
     """Replace the reach of an observation of each arm by how many contexts to come it informs.
 
     The future is expected to be as long as the past. So these are as many as were seen nearby, where nearby means as
     far as the arms that are played most can be told from their surroundings. An arm of which little is known is
-    uncertain in a way that is the same far beyond, so that an observation tells about more contexts; they count by
-    FAR_SHARE, since most of what is to be known there is learned there, where the arm costs less.
+    uncertain in a way that is the same far beyond, so that an observation tells about more contexts. What it tells
+    about these is best learned where the arm costs least: there they count, by FAR_SHARE.
     """
     for i in range(reach.size):
-        reach[i] = max(nearby, FAR_SHARE * seen * reach[i])
+        far = FAR_SHARE * seen * reach[i] if costs[i] - costs[best] <= cheap[few[i]] else 0.0
+        reach[i] = max(nearby, far)
 
 
 @in_place
@@ -274,20 +275,28 @@ def expected_cost(mean: float, deviation: float) -> float:
     return max(deviation * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z) + mean * below, 0.0)
 
 
+@in_place
+def write_costs(judged: Floats, costs: Floats) -> int:
+    """Write what to play each arm is expected to cost (n,); gives the one that costs least."""
+    best = 0
+    for i in range(costs.size):
+        costs[i] = expected_cost(judged[i, 0], judged[i, 1])
+        best = i if costs[i] < costs[best] else best
+    return best
+
+
 @compiled
-def weigh(judged: Floats, uncertainty: Floats, few: Ints, informed: Floats, weights: Floats) -> int:
-    """Write what an observation of each arm is worth, net of its cost, into ``weights`` (n,), 0 if nothing.
+def weigh(
+    judged: Floats, costs: Floats, best: int, uncertainty: Floats, few: Ints, informed: Floats, weights: Floats
+) -> None:
+    """Write how uncertain each arm is into ``weights`` (n,), 0 if an observation of it is not worth its cost.
 
     One more observation of arm k lowers the deviation s of its margin by a share of v / (2 (v + sigma^2)). That lowers
     the expected error of the report by this share of s times the normal density at the margin; and the cost of
     the best play, c, by this share of what arm k contributes to it. It pays off at as many contexts as are ``informed``
-    by it (n,). An arm is worth playing if that exceeds what it costs more than the best one. Gives the best one.
+    by it (n,). An arm is worth playing if that exceeds what it costs more than the ``best`` one.
     """
-    arms, best = few.size, 0
-    costs, rivals = np.empty((2, arms))
-    for i in range(arms):
-        costs[i] = expected_cost(judged[i, 0], judged[i, 1])
-        best = i if costs[i] < costs[best] else best
+    arms, rivals = few.size, np.empty(few.size)
     all_rivals = 0.0
     for i in range(arms):
         z = (costs[i] - costs[best]) / judged[i, 1]
@@ -299,7 +308,6 @@ def weigh(judged: Floats, uncertainty: Floats, few: Ints, informed: Floats, weig
         play = costs[best] * rivals[i] / all_rivals
         worth = informed[i] * known * (report + play)
         weights[i] = uncertainty[few[i]] if worth >= costs[i] - costs[best] else 0.0
-    return best
 
 
 @in_place

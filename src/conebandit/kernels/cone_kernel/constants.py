@@ -65,7 +65,8 @@ _names = {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
         "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
         "N_RELEVANCES", "RELEVANCE_REACH", "LENGTH_REACH", "PRIOR_SWEEPS", "MAX_PRIOR_STEPS", "SETTLED_CHANGE",
-        "N_DRAWS", "N_FRONTS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT", "REFIT_GROWTH",
+        "N_DRAWS", "N_FRONTS", "N_SITES", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT",
+        "REFIT_GROWTH",
     },
     "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
 }  # fmt: skip
@@ -329,9 +330,21 @@ REPORT_PRICE = _constant(
 )
 FAR_SHARE = _constant(
     "FAR_SHARE",
-    0.15,
-    "how much contexts far away that an observation tells about count, those nearby counting 1",
-    "`python benchmarks/constants.py FAR_SHARE`",
+    0.4,
+    "how much contexts far away that an observation tells about count where the arm is cheap, those nearby counting 1",
+    CHECKED,
+)
+CHEAP_SHARE = _constant(
+    "CHEAP_SHARE",
+    0.05,
+    "share of contexts at which an arm counts as cheap: there it is played for what it tells about others",
+    CHECKED,
+)
+N_SITES = _constant(
+    "N_SITES",
+    64,
+    "contexts, the last ones, from which a fit learns what arms cost where they cost least",
+    "derived: enough for a small quantile, and a small part of a fit",
 )
 ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",

@@ -14,6 +14,8 @@ each; those that may be are then judged by the covariance.
     covs      (K, M, D, D)  posterior covariance
     prior     (M, D)        prior variance of the weights, in units of the amplitude of a metric
     beyond    (M,)          prior variance of a mean by the features that are left out, in units of the spread
+    cheap     (K,)          what each arm costs more than the best one, at most, where it costs least (CHEAP_SHARE of
+                            contexts)
     scales    (5, M)        CENTRE and SPREAD of the rewards; NOISE of all arms together, AMPLITUDE of what sets an arm
                             apart from the others, SHARED amplitude of what they have in common; two more rows if arms
                             are described by features: LEVEL_OF_ARMS and DESCRIBED amplitude of what these say about
@@ -53,6 +55,7 @@ class State(NamedTuple):
     covs: Floats
     prior: Floats
     beyond: Floats
+    cheap: Floats
     scales: Floats
     noise: Floats
     relevance: Floats

@@ -67,12 +67,14 @@ def choose_among(
     best = 0
     if few.size > 1:
         uncertainty = np.empty(means.shape[0])
-        noise_key = mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+        noise_key = key_of_noise(state, seed, x)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
-        choice.count_informed(reach, nearby, state.size[OBSERVATIONS])
         images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
         choice.appraise(images, state.slack, units, judged, shown)
-        best = choice.weigh(judged, uncertainty, few, reach, weights)
+        costs = np.empty(few.size)
+        best = choice.write_costs(judged, costs)
+        choice.count_informed(reach, costs, best, few, state.cheap, nearby, state.size[OBSERVATIONS])
+        choice.weigh(judged, costs, best, uncertainty, few, reach, weights)
     else:
         shown[0], weights[0] = True, 1.0
     arm = choice.draw_by_weight(weights, best, uniform(seed, key))
@@ -80,6 +82,36 @@ def choose_among(
     for i in range(few.size):
         reported[few[i]], chances[few[i]] = shown[i], weights[i]
     return int(few[arm])
+
+
+@in_place
+def key_of_noise(state: State, seed: np.uint64, x: Floats) -> np.uint64:
+    """What perturbations of predictions at a context depend on."""
+    return mix(hash_numbers(x) ^ mix(seed + np.uint64(state.size[OBSERVATIONS])))
+
+
+@compiled
+def costs_at(state: State, seed: np.uint64, x: Floats, costs: Floats) -> None:
+    """Write what each arm is expected to cost more than the best one (K,); inf if it is not active.
+
+    Deviations are those that draws tell, which will do for a typical cost.
+    """
+    arms, objectives, _, columns = state.weights.shape
+    means, variances, units = np.empty((arms, objectives)), np.empty((arms, objectives)), np.empty(state.slack.size)
+    phi, values, active = features_at(state.parts, x), np.empty(columns), np.empty(arms, dtype=np.bool_)
+    for k in range(arms):
+        costs[k] = np.inf
+        for m in range(objectives):
+            means[k, m], variances[k, m] = choice.predict(state.weights[k, m], phi, values)
+    few = choice.find_active(state.facets, state.scales, means, variances, active)
+    choice.write_units(state.facets, state.scales, units)
+    noise_key = key_of_noise(state, seed, x)
+    images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
+    judged, shown, found = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
+    choice.appraise(images, state.slack, units, judged, shown)
+    best = choice.write_costs(judged, found)
+    for i in range(few.size):
+        costs[few[i]] = found[i] - found[best]
 
 
 @compiled

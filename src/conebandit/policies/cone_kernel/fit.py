@@ -9,12 +9,15 @@ import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import (
     BUDGET,
+    CHEAP_SHARE,
     COST_OF_A_CALL,
     COST_OF_A_FUNCTION,
     LAST_FIT,
     MAX_PRIOR_STEPS,
     MIN_SIGNAL_TO_NOISE,
     MIN_UPDATES,
+    N_FRONTS,
+    N_SITES,
     REFIT_GROWTH,
     SENTINEL_PRIORITY,
 )
@@ -34,6 +37,7 @@ from conebandit.kernels.cone_kernel.state import (
     SHARED,
     State,
 )
+from conebandit.kernels.cone_kernel.steps import costs_at
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
@@ -125,7 +129,8 @@ class Fitter:
             if is_settled(before, state):
                 break
         totals = yield from self.sums.over_all(state, again=True)
-        return (yield from fit_weights(state, totals, self.basis, self._seed))
+        state = yield from fit_weights(state, totals, self.basis, self._seed)
+        return (yield from find_cheap(state, self._seed))
 
     def _budget(self, state: State) -> int:
         return max(BUDGET, MIN_UPDATES * _cost_of_update(state, self._max_features))
@@ -179,3 +184,17 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
         weights=np.zeros((n_arms, n_objectives, size, columns)),
         prior=np.ascontiguousarray(prior[:, chosen]),
     )
+
+
+def find_cheap(state: State, seed: int) -> Work[State]:
+    """The state with what arms cost where they cost least, among the contexts that were seen last."""
+    n, dim = int(state.size[OBSERVATIONS]), state.orders.shape[1]
+    contexts = np.ascontiguousarray(state.data[max(n - N_SITES, 0) : n, :dim])
+    arms, objectives, features, columns = state.weights.shape
+    costs = np.empty((len(contexts), arms))
+    for x, found in zip(contexts, costs, strict=True):
+        costs_at(state, np.uint64(seed), x, found)
+        yield arms * (objectives * features * columns + arms * len(state.facets) * N_FRONTS)
+    # An arm that is hardly anywhere active is cheap wherever it is: the largest number stands for no limit.
+    cheap = np.quantile(costs, CHEAP_SHARE, axis=0, method="lower")
+    return state._replace(cheap=np.nan_to_num(cheap))

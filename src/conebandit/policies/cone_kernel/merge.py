@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Kernel = TypeVar("Kernel", bound="ConeKernel")
 
-MODEL = ("orders", "prior", "scales", "noise", "relevance", "lengths", "constant")  # what fits have chosen
+MODEL = ("orders", "prior", "beyond", "cheap", "scales", "noise", "relevance", "lengths", "constant")  # by fits
 
 
 def merged(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:

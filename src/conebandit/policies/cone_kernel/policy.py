@@ -115,6 +115,7 @@ class ConeKernel(CompiledPolicy):
             "covs": Array(("arms", "objectives", "features", "features")),
             "prior": Array(("objectives", "features"), fill=1.0),
             "beyond": Array(("objectives",)),
+            "cheap": Array(("arms",)),
             "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
             "relevance": Array(("objectives", "coordinates")),
@@ -312,9 +313,12 @@ class ConeKernel(CompiledPolicy):
 
 
 def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
-    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it, and nothing was left out."""
+    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it.
+
+    What features that are left out may add, and where arms cost least, is known from the next fit on.
+    """
     metrics = arrays["scales"].shape[1]
-    arrays = {"beyond": np.zeros(metrics), **arrays}
+    arrays = {"beyond": np.zeros(metrics), "cheap": np.zeros(len(arrays["noise"])), **arrays}
     own = {name: arrays[name] for name in ("prior", "relevance", "lengths") if arrays[name].ndim == 1}
     if own and len(arrays["constant"]) == 1:
         own["constant"] = arrays["constant"][0]
