@@ -182,7 +182,7 @@ def test_costs_at_a_context_are_those_of_perturbed_predictions(cone):
     """What draws tell of a prediction, perturbed; the margin of each arm in them, and its expected positive part."""
     policy = trained(n=300, n_arms=4, cone=cone)
     state, rng, inactive = policy._state, np.random.default_rng(12), 0
-    state.weights[3, :, 0] -= 1.0  # far off, so that it is not active everywhere
+    state.weights[3, :, 0] -= 50.0  # far off, so that it is not active everywhere
     for x in rng.random((30, 2)):
         costs, phi = np.empty(4), plain_features(state.orders, x[None])[0]
         costs_at(state, np.uint64(5), x, costs)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels.cone_kernel.constants import ARM_LENGTH, MAX_COLUMNS, MAX_EFFECTS
+from conebandit.kernels.cone_kernel.constants import MAX_COLUMNS, MAX_EFFECTS
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
 from conebandit.policies.cone_kernel.arms import Effects, as_arm_features, basis_of_arms
 
@@ -16,16 +16,16 @@ CONE = cb.Cone.orthant(2)
 
 
 def plain_kernel(features):
-    """Covariance of arms under a Gaussian process over features in [0, 1], less its mean, of mean variance 1."""
+    """Covariance of arms under random linear functions of features in [0, 1], less its mean, of mean variance 1."""
     n = len(features)
-    kernel = np.array([[np.exp(-np.mean((a - b) ** 2) / (2 * ARM_LENGTH**2)) for a in features] for b in features])
+    kernel = np.array([[np.dot(a, b) for a in features] for b in features])
     for axis in (0, 1):
         kernel = kernel - kernel.mean(axis=axis, keepdims=True)
     return kernel * n / np.trace(kernel)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (5, 1), (5, 3), (40, 2)])
-def test_basis_is_a_smooth_kernel_over_features(shape):
+def test_basis_is_that_of_linear_functions_of_features(shape):
     features = np.random.default_rng(3).normal(size=shape)
     basis = basis_of_arms(features, len(features))
     assert basis.shape[1] <= 1 + MAX_COLUMNS

@@ -290,12 +290,6 @@ BLOCK = _constant(
 
 # ---- Described arms -------------------------------------------------------------------------------------------------
 
-ARM_LENGTH = _constant(
-    "ARM_LENGTH",
-    3.0,
-    "length scale over the features of arms, each scaled to [0, 1]: nearly linear; what bends is the arms' own",
-    "not settled: of 0.5, 1 and 3 the best by 60 and 100 patients, in a one-off run of development trials",
-)
 MAX_COLUMNS = _constant("MAX_COLUMNS", 4, "most columns of the basis of arms beyond the shared one", LATER)
 ENOUGH_VARIANCE = _constant("ENOUGH_VARIANCE", 0.99, "share of the variance over arms that is enough", LATER)
 MAX_EFFECTS = _constant(

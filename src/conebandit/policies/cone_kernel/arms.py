@@ -1,8 +1,8 @@
 """What arms have in common, as random effects: shared by all of them, or along the features that describe them.
 
 The weight of feature j of arm k has the prior mean sum_f psi_f(k) u_fj. Column 0 of the basis psi is 1 for every arm:
-u_0 are the shared weights. If the user describes the arms, by doses or prices say, further columns are smooth functions
-of these numbers, so that arms that are alike inform each other. An *effect* is one of the unknown u_fj.
+u_0 are the shared weights. If the user describes the arms, by doses or prices say, further columns are linear in
+these numbers, so that arms that are alike inform each other. An *effect* is one of the unknown u_fj.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.kernels.cone_kernel.constants import ARM_LENGTH, ENOUGH_VARIANCE, MAX_COLUMNS, MAX_EFFECTS
+from conebandit.kernels.cone_kernel.constants import ENOUGH_VARIANCE, MAX_COLUMNS, MAX_EFFECTS
 from conebandit.kernels.cone_kernel.fit import add_information
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors
@@ -43,10 +43,10 @@ def as_arm_features(given: ArrayLike | None, n_arms: int) -> FloatArray | None:
 
 
 def basis_of_arms(features: FloatArray | None, n_arms: int) -> FloatArray:
-    """The basis psi (K, F): the constant and, if arms have features, the main directions of smooth functions of them.
+    """The basis psi (K, F): the constant and, if arms have features, the main directions in which these differ.
 
-    These are the principal components of a Gaussian process over the features, less its mean over arms, so that
-    column 0 keeps what all arms share. The variance of the process is 1, as a mean over arms.
+    These are the principal components of the features, less their mean over arms, so that column 0 keeps what all arms
+    share. Together they have variance 1, as a mean over arms. What is not linear in the features is left to the arms.
 
     Examples
     --------
@@ -57,9 +57,8 @@ def basis_of_arms(features: FloatArray | None, n_arms: int) -> FloatArray:
     scaled = _scaled(features) if features is not None else np.empty((n_arms, 0))
     if not scaled.shape[1]:
         return constant
-    squares = ((scaled[:, None] - scaled) ** 2).mean(axis=2)
-    centring = np.eye(n_arms) - 1.0 / n_arms
-    variances, directions = np.linalg.eigh(centring @ np.exp(-0.5 * squares / ARM_LENGTH**2) @ centring)
+    centred = scaled - scaled.mean(axis=0)
+    variances, directions = np.linalg.eigh(centred @ centred.T)
     variances, directions = np.maximum(variances[::-1], 0.0), directions[:, ::-1]
     explained = np.cumsum(variances) / variances.sum()
     columns = min(int(np.searchsorted(explained, ENOUGH_VARIANCE)) + 1, MAX_COLUMNS)
