@@ -100,8 +100,8 @@ class Layout:
         Sizes that change as the policy learns other than by adding rows, each with its least value, which is also
         the one at the start. Arrays that have it are replaced by the policy.
     cone_free
-        Whether nothing that is learned depends on the cone, so that all arrays but those with a size ``"facets"`` are
-        the same under every cone. Such a policy can be asked under another one.
+        Whether nothing that estimates and reports rest on depends on the cone, so that all arrays for them but those
+        with a size ``"facets"`` are the same under every cone. Such a policy can be asked under another one.
 
     Examples
     --------

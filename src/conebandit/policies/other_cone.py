@@ -27,8 +27,10 @@ def under_cone(policy: Policy, cone: Cone, resolution: ArrayLike) -> Policy | No
     Returns
     -------
     CompiledPolicy or None
-        Bit for bit the policy that had this cone and resolution from the start and made the same observations. None
-        if the policy learns otherwise under another cone: it eliminates arms for good, say.
+        Estimates and reports are, bit for bit, those of the policy that had this cone and resolution from the start
+        and made the same observations; so are decisions, but for `ConeKernel`, which finds out at its next fit where
+        arms cost least under this cone. None if the policy learns otherwise under another cone: it eliminates arms for
+        good, say.
 
     Examples
     --------
