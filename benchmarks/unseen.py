@@ -3,6 +3,7 @@
     python benchmarks/unseen.py                              all kinds; writes results and counts the look
     python benchmarks/unseen.py --policy linear              another contender in the place of the default policy
     python benchmarks/unseen.py --kind moving --kind drugs   some kinds
+    python benchmarks/unseen.py --keep-rivals                against the best rivals on file, if none has changed
 
 The kinds are in ``benchmarks/unseen_kinds.py``: mean functions, noise, shifts, cones and sizes that are in neither the
 suite nor the development suite. No constant of any policy was chosen by looking at them. The default policy is
@@ -16,6 +17,7 @@ on all kinds writes the other results.
 from __future__ import annotations
 
 import argparse
+import json
 import platform
 import subprocess
 import time
@@ -56,10 +58,12 @@ def main() -> None:
     options = parse()
     chosen = [kind for kind in kinds() if not options.kind or kind.name in options.kind]
     start = time.perf_counter()
-    duels = find_duels(standings(run(chosen, contenders(options.policy))), options.policy)
+    policies = [c for c in contenders(options.policy) if not options.keep_rivals or c.name == options.policy]
+    table = standings(run(chosen, policies))
+    duels = find_duels([*table, *(rivals_on_file() if options.keep_rivals else [])], options.policy)
     report = Report(
         title=f"Environments that nothing was tuned on: {options.policy} to the best rival in hindsight",
-        command="python benchmarks/unseen.py",
+        command="python benchmarks/unseen.py" + (" --keep-rivals" if options.keep_rivals else ""),
         versions=versions("conebandit", "numpy", "numba"),
         machine=f"{platform.machine()}, {time.perf_counter() - start:.0f} s",
     )
@@ -80,7 +84,19 @@ def parse() -> argparse.Namespace:
     names = [c.name for c in CONTENDERS]
     parser.add_argument("--policy", default=DEFAULT, choices=names, help="in the place of the default policy")
     parser.add_argument("--kind", action="append", choices=[k.name for k in kinds()], help="may be given several times")
+    parser.add_argument("--keep-rivals", action="store_true", help="those of the result file; they run no more")
     return parser.parse_args()
+
+
+def rivals_on_file() -> list[Standing]:
+    """The best rival of each kind, as an earlier run has found it."""
+    rows = json.loads((HERE / "results" / "unseen.json").read_text())["rows"]
+    parts = ("score", *PARTS)
+    return [
+        Standing(row["task"], row["best_rival"], row["seeds"], {part: row[f"rival_{part}"] for part in parts}, {})
+        for row in rows
+        if "best_rival" in row
+    ]
 
 
 def contenders(policy: str) -> list[Contender]:
