@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import conebandit as cb
-from conebandit.kernels.cone_kernel.constants import CHEAP_SHARE, N_SITES, VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.constants import BUDGET, CHEAP_SHARE, N_SITES, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.fit import squared_errors
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, CENTRE, DESCRIBED, LEVEL_OF_ARMS, SHARED, SPREAD
 from conebandit.kernels.cone_kernel.steps import costs_at
@@ -177,6 +177,21 @@ def test_radii_count_what_features_that_are_left_out_may_add(most, described):
     variances = VARIANCE_FACTOR * np.einsum("kmij,i,j->km", s.covs, phi, phi) + s.beyond
     expected = 1.959964 * s.scales[SPREAD] * np.sqrt(variances)
     np.testing.assert_allclose(policy.radii([[0.3]])[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("arms", [10, 100, 300])
+def test_to_find_where_arms_cost_least_takes_little_of_a_fit(arms):
+    """Costs count by the square of the number of arms; all arms are played in turn until the first model is there."""
+    policy = cb.ConeKernel(arms, cb.Cone.orthant(2), 1)
+    state = policy._state._replace(size=np.array([2 * arms, 0, 1, 0, 2 * arms]), data=np.zeros((2 * arms, 3)))
+    assert sum(find_cheap(state, seed=0)) <= 0.05 * BUDGET * len(state.data)
+
+
+def test_where_one_arm_is_active_it_costs_nothing():
+    state, costs = trained(n=300, n_arms=2)._state, np.empty(2)
+    state.weights[1, :, 0] -= 1e6
+    costs_at(state, np.uint64(0), np.array([0.5, 0.5]), costs)
+    np.testing.assert_array_equal(costs, [0.0, np.inf])
 
 
 def test_a_fit_learns_what_arms_cost_where_they_cost_least():

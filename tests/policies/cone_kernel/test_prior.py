@@ -17,6 +17,7 @@ from conebandit.kernels.cone_kernel.constants import (
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.prior import LENGTHS, RELEVANCES, improve_prior, spectral_density
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, NOISE, OBSERVATIONS, SHARED
+from conebandit.policies.cone_kernel import steps
 from conebandit.policies.cone_kernel.candidates import Candidates, are_sentinels
 from conebandit.policies.cone_kernel.fit import choose_features
 from conebandit.policies.cone_kernel.posterior import posterior
@@ -200,3 +201,24 @@ def test_metrics_may_depend_on_different_coordinates():
     assert told.relevance_by_metric[1, 0] < 0.2
     assert told.relevance[2] == told.relevance.min()
     assert told.relevance.max() == 1.0
+    assert told.relevance[:2].min() > 0.3  # each is what one metric depends on
+
+
+def test_a_metric_that_is_always_the_same_says_nothing_about_the_kernel():
+    """A safety metric without any event so far must not spoil what is learned of efficacy."""
+
+    def means(x, arm):
+        return np.sin(6 * x[:, 0] + arm) + np.cos(5 * x[:, 1]) * x[:, 0] + x[:, 1] * x[:, 2]
+
+    rng = np.random.default_rng(0)
+    x, noise, fresh = rng.random((1500, 3)), 0.1 * rng.standard_normal(1500), rng.random((200, 3))
+    errors = []
+    for metrics in (1, 2):
+        policy = cb.ConeKernel(2, cb.Cone.orthant(metrics), 3)
+        for t in range(len(x)):
+            policy.observe(x[t], t % 2, [means(x[t : t + 1], t % 2)[0] + noise[t], 1.0][:metrics])
+        said = np.empty((2, len(fresh), 2, metrics))
+        for i, point in enumerate(fresh):
+            steps.estimate(policy._state, point, said[0, i], said[1, i])
+        errors.append(np.sqrt(np.mean([(said[0, :, arm, 0] - means(fresh, arm)) ** 2 for arm in range(2)])))
+    assert errors[1] < 1.3 * errors[0]

@@ -104,6 +104,9 @@ def costs_at(state: State, seed: np.uint64, x: Floats, costs: Floats) -> None:
         for m in range(objectives):
             means[k, m], variances[k, m] = choice.predict(state.weights[k, m], phi, values)
     few = choice.find_active(state.facets, state.scales, means, variances, active)
+    if few.size == 1:
+        costs[few[0]] = 0.0
+        return
     choice.write_units(state.facets, state.scales, units)
     noise_key = key_of_noise(state, seed, x)
     images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)

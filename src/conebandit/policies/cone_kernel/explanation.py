@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conebandit.kernels.cone_kernel.prior import LENGTHS
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, SHARED, State
 from conebandit.validate.arrays import FloatArray
 
 
@@ -61,8 +63,8 @@ class KernelExplanation:
     beaten
         All arms that are not reported, with what beats them. Those among them that are active may still be played.
     relevance
-        Shape (d,), how much each context coordinate matters, to the metric that it matters most to; the most relevant
-        one has 1.
+        Shape (d,), how much each context coordinate matters, to the metric that it matters most to; a metric counts by
+        the share of its variance that the context explains, and the most relevant coordinate has 1.
     relevance_by_metric
         Shape (M, d), how much it matters to each metric; the most relevant one of a metric has 1.
     lengths
@@ -96,6 +98,18 @@ class KernelExplanation:
         a margin need not exceed four deviations, and may be not much above two.
         """
         return tuple(beaten for beaten in self.beaten if beaten.arm not in self.active)
+
+
+def what_matters(state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Relevance of coordinates (d,) and for each metric (M, d), and length scales (d,); nan before the first fit."""
+    if not state.size[FITTED]:
+        unknown = np.full(state.relevance.shape, np.nan)
+        return unknown[0], unknown, unknown[0]
+    by_metric = state.relevance / state.relevance.max(axis=1, keepdims=True)
+    explained = state.scales[[AMPLITUDE, SHARED]].sum(axis=0)  # by the context, in units of the variance of rewards
+    weighed = by_metric * (explained / explained.max())[:, None]
+    lengths = LENGTHS[state.lengths[weighed.argmax(axis=0), np.arange(weighed.shape[1])]]
+    return weighed.max(axis=0), by_metric, lengths
 
 
 def who_beats(arm: int, means: FloatArray, deviations: FloatArray, facets: FloatArray, chance: float) -> Beaten:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import (
+    BLOCK,
     BUDGET,
     CHEAP_SHARE,
     COST_OF_A_CALL,
@@ -38,6 +39,7 @@ from conebandit.kernels.cone_kernel.state import (
     State,
 )
 from conebandit.kernels.cone_kernel.steps import costs_at
+from conebandit.kernels.vectors import LANES
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
@@ -187,14 +189,19 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
 
 
 def find_cheap(state: State, seed: int) -> Work[State]:
-    """The state with what arms cost where they cost least, among the contexts that were seen last."""
+    """The state with what arms cost where they cost least, among the contexts that were seen last.
+
+    To compare arms takes the square of their number, so with many there are fewer contexts: a fit stays about linear.
+    """
     n, dim = int(state.size[OBSERVATIONS]), state.orders.shape[1]
-    contexts = np.ascontiguousarray(state.data[max(n - N_SITES, 0) : n, :dim])
     arms, objectives, features, columns = state.weights.shape
+    to_compare = arms**2 * len(state.facets) * N_FRONTS // (2 * LANES)  # so many columns at once
+    sites = min(max(BLOCK * BUDGET // to_compare, N_SITES // BLOCK), N_SITES)
+    contexts = np.ascontiguousarray(state.data[max(n - sites, 0) : n, :dim])
     costs = np.empty((len(contexts), arms))
     for x, found in zip(contexts, costs, strict=True):
         costs_at(state, np.uint64(seed), x, found)
-        yield arms * (objectives * features * columns + arms * len(state.facets) * N_FRONTS)
+        yield arms * objectives * features * columns + to_compare
     # An arm that is hardly anywhere active is cheap wherever it is: the largest number stands for no limit.
     cheap = np.quantile(costs, CHEAP_SHARE, axis=0, method="lower")
     return state._replace(cheap=np.nan_to_num(cheap))

@@ -44,7 +44,7 @@ from conebandit.policies.compiled import CompiledPolicy
 from conebandit.policies.cone_kernel import steps
 from conebandit.policies.cone_kernel.arms import as_arm_features, basis_of_arms
 from conebandit.policies.cone_kernel.candidates import max_parts
-from conebandit.policies.cone_kernel.explanation import KernelExplanation, who_beats
+from conebandit.policies.cone_kernel.explanation import KernelExplanation, what_matters, who_beats
 from conebandit.policies.cone_kernel.fit import Fitter
 from conebandit.policies.cone_kernel.merge import is_still_fitted, merged
 from conebandit.policies.cone_kernel.prior import INITIAL_AMPLITUDE, INITIAL_NOISE
@@ -144,8 +144,7 @@ class ConeKernel(CompiledPolicy):
         explore: float = 0.0,
         resolution: ArrayLike = 0.0,
     ) -> None:
-        # Not a field of a dataclass as other settings are: the attribute n_features is how many are in use.
-        self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)
+        self._max_features = as_count(n_features, "n_features", most=MAX_FEATURES)  # n_features are those in use
         self.arm_features = as_arm_features(arm_features, as_count(n_arms, "n_arms"))
         super().__init__(n_arms, cone, context_dim, seed=seed, bounds=bounds, explore=explore, resolution=resolution)
         self._resolves = False  # the kernels report at the resolution themselves
@@ -183,9 +182,8 @@ class ConeKernel(CompiledPolicy):
     def _given(self) -> dict[str, NDArray[Any]]:
         scales = np.zeros((self._sizes["scales"], self.n_objectives))
         scales[SPREAD], scales[NOISE], scales[AMPLITUDE:] = 1.0, INITIAL_NOISE, INITIAL_AMPLITUDE
-        shape = self.n_objectives, self.context_dim
-        lengths = np.full(shape, np.argmin(np.abs(LENGTHS - TYPICAL_LENGTH)))
-        relevance = np.full(shape, typical_relevance(self.context_dim))
+        lengths = np.array(np.argmin(np.abs(LENGTHS - TYPICAL_LENGTH)))
+        relevance = np.array(typical_relevance(self.context_dim))
         slack = facet_slack(self.cone, np.asarray(self.resolution))
         return {**super()._given(), "scales": scales, "relevance": relevance, "lengths": lengths, "slack": slack}
 
@@ -261,10 +259,9 @@ class ConeKernel(CompiledPolicy):
         Notes
         -----
         Radii are so many posterior deviations as a normal law asks for, or the largest of K * M independent normal
-        numbers (Sidak 1967). Since the prior is learned, posterior variances are multiplied by what they were too small
-        on the problems that the policy was designed on, and features that are left out count with their prior variance;
-        ``benchmarks/calibration.py`` measures how often true means are covered. The radii of :meth:`front` are two
-        deviations, a pointwise level of 95.4 %.
+        numbers (Sidak 1967); those of :meth:`front` are two, a pointwise level of 95.4 %. Since the prior is learned,
+        posterior variances are multiplied by what they were too small on the problems that the policy was designed on,
+        and features that are left out count as well; ``benchmarks/calibration.py`` measures how often means are within.
 
         Examples
         --------
@@ -295,18 +292,16 @@ class ConeKernel(CompiledPolicy):
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         steps.estimate(self._state, x, means, radii)
         off = 1.0 - self._front_chances(x, means, radii)
-        fitted = bool(self._state.size[FITTED])
-        relevance, span = self._state.relevance, np.ptp(self.box.bounds, axis=1)
-        matters_most, unknown = relevance.argmax(axis=0), np.full(relevance.shape, np.nan)
+        relevance, by_metric, lengths = what_matters(self._state)
         return KernelExplanation(
             active=tuple(np.flatnonzero(active).tolist()),
             beaten=tuple(
                 who_beats(arm, means, radii / RADIUS, self.cone.facets, float(off[arm]))
                 for arm in np.flatnonzero(~reported).tolist()
             ),
-            relevance=relevance.max(axis=0) / relevance.max() if fitted else unknown[0],
-            relevance_by_metric=relevance / relevance.max(axis=1, keepdims=True) if fitted else unknown,
-            lengths=LENGTHS[self._state.lengths[matters_most, np.arange(len(span))]] * span if fitted else unknown[0],
+            relevance=relevance,
+            relevance_by_metric=by_metric,
+            lengths=lengths * np.ptp(self.box.bounds, axis=1),
             noise=self.noise,
             n_features=self.n_features,
         )
@@ -315,7 +310,7 @@ class ConeKernel(CompiledPolicy):
 def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
     """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it.
 
-    What features that are left out may add, and where arms cost least, is known from the next fit on.
+    What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
     """
     metrics = arrays["scales"].shape[1]
     arrays = {"beyond": np.zeros(metrics), "cheap": np.zeros(len(arrays["noise"])), **arrays}

@@ -103,6 +103,7 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
         if row != LEVEL_OF_ARMS:  # effects on the constant say nothing about the kernel
             np.add.at(moments.T, effects.features[mine], squares.T / scales[row])
             np.add.at(shares.T, effects.features[mine], shared_known[:, mine].T)
+    shares[totals.squares.sum(axis=0) == 0.0] = 0.0  # rewards that are all the same say nothing about the kernel
     state = state._replace(scales=scales, noise=noise, constant=constant)
     yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
     return (yield from _learn_kernel(state, moments[:, varying].copy(), shares[:, varying].copy(), density))
