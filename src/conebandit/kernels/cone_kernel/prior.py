@@ -82,12 +82,14 @@ def improve_prior(
     metrics, features = moments.shape
     others, floors, densities = np.empty((metrics, 2, features)), with_logs(floor), with_logs(density)
     shares, places = np.empty(metrics), np.empty((metrics, 2), dtype=np.int64)
+    here, tried = np.empty((metrics, 2), dtype=np.int64), np.empty((metrics, 2), dtype=np.int64)
     for m in range(metrics):
         shares[m] = _variances_without(i, orders, density, relevance[m], lengths[m], others[m])
         places[m, 0], places[m, 1] = _nearest_relevance(relevance[m, i]), lengths[m, i]
     for mover in range(-1, metrics if metrics > 1 else 0):
         first, last = (0, metrics) if mover < 0 else (mover, mover + 1)
-        here, tried = places.copy(), places.copy()
+        copy_rows(places, here, 0, metrics)
+        copy_rows(places, tried, 0, metrics)
         best = -np.inf
         for r in range(-RELEVANCE_REACH, RELEVANCE_REACH + 1):
             for length in range(-LENGTH_REACH, LENGTH_REACH + 1):
@@ -102,9 +104,16 @@ def improve_prior(
                 fit += _log_prior(tried, relevance.shape[1])
                 if fit > best:
                     best = fit
-                    places[first:last] = tried[first:last]
+                    copy_rows(tried, places, first, last)
     for m in range(metrics):
         relevance[m, i], lengths[m, i] = RELEVANCES[places[m, 0]], places[m, 1]
+
+
+@in_place
+def copy_rows(given: Ints, to: Ints, first: int, last: int) -> None:
+    """Copy rows of pairs; assignments to slices take two seconds to compile."""
+    for i in range(first, last):
+        to[i, 0], to[i, 1] = given[i, 0], given[i, 1]
 
 
 @compiled
