@@ -191,6 +191,27 @@ def chirps(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
     return means
 
 
+def factors(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
+    """Arms are points in a space of three factors, and the context decides on what each factor is worth."""
+    loads = rng.normal(size=(metrics, arms, 3)) / np.sqrt(3)
+    slopes = 2.0 * rng.normal(size=(metrics, 3, dim))
+    level = 0.4 * rng.normal(size=(arms, metrics))
+
+    def means(x: FloatArray) -> FloatArray:
+        worth = np.tanh(np.einsum("mrd,nd->nmr", slopes, x - 0.5))
+        total = np.einsum("nmr,mar->nam", worth, loads) + level
+        return squashed(total.reshape(len(x), -1), arms, metrics)
+
+    return means
+
+
+def rates(rng: Rng, arms: int, metrics: int, dim: int) -> Means:
+    """Logistic in the context; the first metric is rare, the others are frequent."""
+    slopes = 1.2 * rng.normal(size=(arms, metrics, dim))
+    level = 0.8 * rng.normal(size=(arms, metrics)) + np.array([-1.5] + [1.5] * (metrics - 1))
+    return lambda x: np.clip(expit(np.einsum("amd,nd->nam", slopes, x - 0.5) + level), 0.01, 0.99)
+
+
 KINDS = (
     Kind("networks", networks, (8, 2, 4), Gaussian(0.3)),
     Kind("splines", splines, (6, 3, 6), Gaussian(0.3), "edge"),
@@ -208,4 +229,14 @@ KINDS = (
     Kind("networks, short", networks, (8, 2, 3), Gaussian(0.4), "corner", SHORT),
     Kind("in common, short", in_common, (8, 2, 3), Gaussian(0.4), "corner", SHORT),
     Kind("four metrics", waves(0.5, 0.5), (8, 4, 2), Bernoulli()),
+)
+
+# Kinds that were added where rivals were seen to lead: very many arms, short runs, four metrics and more. Constants are
+# compared on the kinds above alone.
+WIDER = (
+    Kind("factors, 80 arms", factors, (80, 2, 3), Gaussian(0.3)),
+    Kind("networks, five metrics", networks, (10, 5, 3), Gaussian(0.3), "middle"),
+    Kind("ridges, four metrics", ridges, (10, 4, 2), Gaussian(0.2), "edge"),
+    Kind("rates, short", rates, (12, 2, 3), Bernoulli(), "corner", SHORT),
+    Kind("splines, short", splines, (8, 2, 2), Gaussian(0.3), "edge", SHORT),
 )

@@ -22,6 +22,7 @@ from conebandit.environments import smooth
 from conebandit.environments.base import World
 from conebandit.kernels.order import fronts_of_batch
 from conebandit.studies.bench import Contender
+from conebandit.validate.arrays import FloatArray
 from contest import in_parallel, options
 from worlds import bumps
 
@@ -70,14 +71,19 @@ KINDS = (
 )
 
 
+def shares_of_plays(world: World, run: cb.Run) -> FloatArray:
+    """Shares of plays in the second half of a run, of the arms that matter there."""
+    late = slice(len(run.arms) // 2, None)
+    on_front = fronts_of_batch(world.means(run.contexts[late]), world.cone.facets).mean(axis=0)
+    plays = np.bincount(run.arms[late], minlength=world.n_arms) / len(run.arms[late])
+    return np.asarray(plays[on_front >= MATTERS])
+
+
 def one(kind: Kind, contender: Contender, seed: int) -> dict[str, Any]:
     """Of one run: how many arms matter, how many of them starve, and the smallest share of plays that one gets."""
     world = kind.make(seed)
     run = cb.simulate(contender.make(world, seed), world, kind.horizon, seed=seed)
-    late = slice(kind.horizon // 2, None)
-    on_front = fronts_of_batch(world.means(run.contexts[late]), world.cone.facets).mean(axis=0)
-    plays = np.bincount(run.arms[late], minlength=world.n_arms) / len(run.arms[late])
-    shares = plays[on_front >= MATTERS]
+    shares = shares_of_plays(world, run)
     return {
         "matter": len(shares),
         "starved": int((shares < STARVED).sum()),
