@@ -7,8 +7,8 @@
 The kinds are in ``benchmarks/design_kinds.py``. Nothing that is claimed is measured on them: a policy may be changed
 after a look at these. The score is play + 0.1 (shortfall + front), averaged after the shift; a rival is the best one of
 the kind in hindsight. ``starved`` are runs with an arm that matters and is hardly played, as in ``starved.py``. Seeds
-are not those with which constants were compared (``constants.py``): what was chosen by a comparison was lucky there, so
-that any other value looks worse than it is.
+are not those with which constants were compared (``constants.py``): what was chosen by a comparison may have been lucky
+there, and then any other value looks worse than it is.
 
 Runs vary much, since each goes its own way once a decision differs. So ``ratio se`` is the standard error of the
 logarithm of the mean ratio within runs, and differences below two of them say nothing.
