@@ -78,6 +78,15 @@ class Watched:
         ]
 
 
+@contextmanager
+def settled(page):
+    """Until what is done inside has changed the page. That a reply has come does not say that it is shown."""
+    once = "document.addEventListener('htmx:afterSettle', () => done(true), {once: true})"
+    page.evaluate(f"() => {{ window.settled = new Promise(done => {once}) }}")
+    yield
+    page.evaluate("() => window.settled")
+
+
 @pytest.fixture
 def watch(browser):
     """Opens pages of a size and a colour scheme; whatever went wrong on them fails the test."""

@@ -9,7 +9,7 @@ import pytest
 from conebandit.service.http.keys import create_key
 from conebandit.service.http.server import serving
 from conebandit.service.stores.base import open_store
-from tests.browser.conftest import TRIAL, decision_of, fill, service_with
+from tests.browser.conftest import TRIAL, decision_of, fill, service_with, settled
 
 TRIAL_PAGE = "/dashboard/experiments/trial"
 PATIENT = {"age": 54, "weight": 80, "stage": "early"}
@@ -49,10 +49,9 @@ def test_moving_a_slider_changes_the_front_at_once(trial, watch):
     watched.page.goto(f"{service}{TRIAL_PAGE}/front", wait_until="networkidle")
     before = rows_of(watched.page)
     slider = watched.page.locator("input[type=range]").first
-    with watched.page.expect_response(lambda reply: "/front?" in reply.url):
+    with settled(watched.page):
         slider.focus()
         slider.press("Home")
-    watched.page.wait_for_load_state("networkidle")
     after = rows_of(watched.page)
     assert after != before
     told = client.get("/experiments/trial/front", params={"context": json.dumps(PATIENT | {"age": 18})}).json()
@@ -78,11 +77,9 @@ def test_what_if_touches_nothing(trial, watch):
     before = client.get("/experiments/trial/state").json()
     watched = watch()
     watched.page.goto(f"{service}{TRIAL_PAGE}/what-if", wait_until="networkidle")
-    with watched.page.expect_response(lambda reply: "/what-if?" in reply.url):
-        watched.page.locator("input[name='most.0']").fill("1")
-        watched.page.locator("input[name='least.0']").fill("0.9")
-    watched.page.wait_for_load_state("networkidle")
-    assert "tradeoffs" in watched.page.locator("#toml").inner_text()
+    watched.page.locator("input[name='most.0']").fill("1")
+    watched.page.locator("input[name='least.0']").fill("0.9")
+    watched.page.locator("#toml", has_text="tradeoffs").wait_for()
     assert client.get("/experiments/trial/state").json() == before
 
 
@@ -91,10 +88,9 @@ def test_a_tile_of_the_map_says_why_arms_are_off_the_front(trial, watch):
     watched = watch()
     watched.page.goto(f"{service}{TRIAL_PAGE}/segments", wait_until="networkidle")
     tile = watched.page.locator("#segments-map svg a").first
-    with watched.page.expect_response(lambda reply: "/segments?" in reply.url):
+    with settled(watched.page):
         tile.focus()
         tile.press("Enter")
-    watched.page.wait_for_load_state("networkidle")
     card = watched.page.locator("#segments-map .card").inner_text()
     assert "On the front" in card
     assert "Off the front" in card
@@ -115,6 +111,10 @@ def test_the_log_finds_a_decision_and_says_what_became_of_it(trial, watch):
     assert assigned["arm"] in watched.page.locator("main").inner_text()
 
 
+def posted(reply):
+    return reply.request.method == "POST"
+
+
 @pytest.fixture
 def own_trial(tmp_path):
     """One that a test may change."""
@@ -129,16 +129,16 @@ def test_a_value_on_hold_is_released_and_the_trial_paused(own_trial, watch):
     page = watched.page
     page.goto(f"{service}{TRIAL_PAGE}/log/held")
     page.get_by_label("Reason, for the log").first.fill("a typing error")
-    page.get_by_role("button", name="Reject").first.click()
-    page.wait_for_load_state("networkidle")
+    with page.expect_response(posted):
+        page.get_by_role("button", name="Reject").first.click()
     assert client.get("/experiments/trial/held").json()["held"] == []
     page.goto(f"{service}{TRIAL_PAGE}/control")
     page.get_by_role("button", name="Pause …").click()
     assert page.locator("#consequences li").count() >= 1
     assert client.get("/experiments/trial").json()["stage"] == "running"  # nothing yet
     page.get_by_label("Reason, for the log").fill("the board meets")
-    page.get_by_role("button", name="Pause").click()
-    page.wait_for_load_state("networkidle")
+    with page.expect_response(posted):
+        page.get_by_role("button", name="Pause").click()
     assert client.get("/experiments/trial").json()["stage"] == "paused"
 
 
