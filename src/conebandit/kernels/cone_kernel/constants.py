@@ -58,8 +58,8 @@ _names = {
         "SENTINEL_PRIORITY", "MIN_FREEDOM_SHARE",
     },
     "work": {
-        "BLOCK", "UNIT", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL", "BUDGET",
-        "MIN_UPDATES", "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
+        "BLOCK", "UNIT", "UNIT_AT_ONCE", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL",
+        "BUDGET", "MIN_UPDATES", "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
     },
     "accuracy": {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
@@ -242,6 +242,12 @@ UNIT = _constant(
     250_000,
     "multiply-adds of adding up samples between two looks at the budget",
     "derived: a part of BUDGET; results do not depend on it",
+)
+UNIT_AT_ONCE = _constant(
+    "UNIT_AT_ONCE",
+    16_000_000,
+    "the same where nobody waits for a single observation",
+    "derived: some milliseconds, so that Python is seldom called between; results do not depend on it",
 )
 ROWS_AT_ONCE = _constant(
     "ROWS_AT_ONCE",

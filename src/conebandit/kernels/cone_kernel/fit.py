@@ -156,12 +156,14 @@ def inverse_root(complete: Floats, partial: Floats, prior: Floats, noise: float)
     """
     padded = -(-prior.size // BLOCK) * BLOCK
     both = np.zeros((2, padded, padded))
-    _invert_root(complete, partial, prior, noise, both[0], both[1])
+    write_inverse_root(complete, partial, prior, noise, both[0], both[1])
     return both
 
 
 @in_place
-def _invert_root(complete: Floats, partial: Floats, prior: Floats, noise: float, inverse: Floats, root: Floats) -> None:
+def write_inverse_root(
+    complete: Floats, partial: Floats, prior: Floats, noise: float, inverse: Floats, root: Floats
+) -> None:
     """Write the inverse of the root and its transpose; both come as zeros."""
     features, padded = prior.size, root.shape[0]
     add_transposed(root, complete, 1.0 / noise)
@@ -195,11 +197,11 @@ def posterior_mean(inverse: Floats, cross: Floats, noise: float, mean: Floats, v
 
 def covariance(inverse: Floats, cov: Floats) -> None:
     """Write the covariance of the weights (D, D), given what :func:`inverse_root` gives."""
-    _write_covariance(inverse, np.zeros(inverse.shape[1:]), cov)
+    write_covariance(inverse, np.zeros(inverse.shape[1:]), cov)
 
 
 @in_place
-def _write_covariance(inverse: Floats, padded: Floats, cov: Floats) -> None:
+def write_covariance(inverse: Floats, padded: Floats, cov: Floats) -> None:
     """The same; ``padded``, with as many rows as the inverse, comes as zeros."""
     features = cov.shape[0]
     for first in range(0, padded.shape[0], BLOCK):

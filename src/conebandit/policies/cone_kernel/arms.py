@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from conebandit.kernels.cone_kernel.constants import ENOUGH_VARIANCE, MAX_COLUMNS, MAX_EFFECTS
-from conebandit.kernels.cone_kernel.fit import add_information
 from conebandit.kernels.cone_kernel.state import DESCRIBED, LEVEL_OF_ARMS, SHARED
 from conebandit.validate.arrays import FloatArray, as_floats, as_vectors
 
@@ -101,34 +100,23 @@ class Effects(NamedTuple):
         Where there are many features, only those with the largest prior variances have effects beyond the shared ones.
         """
         size, columns = prior.shape[1], basis.shape[1] - 1
+        if not columns:
+            return cls(np.ones((len(basis), size)), np.arange(size), np.full(size, SHARED), prior)
         room = max(MAX_EFFECTS, size + size // 2) - size
         first = np.concatenate([[0], 1 + np.argsort(-prior[:, 1:].max(axis=0), kind="stable")])
-        few = np.sort(first[: room // columns]) if columns else first[:0]
+        few = np.sort(first[: room // columns])
         features = np.concatenate([np.arange(size), np.tile(few, columns)])
         column = np.concatenate([np.zeros(size, dtype=np.int64), np.repeat(np.arange(1, columns + 1), len(few))])
         scales = np.where(column == 0, SHARED, np.where(features == 0, LEVEL_OF_ARMS, DESCRIBED))
         units = np.where(scales == LEVEL_OF_ARMS, 1.0, prior[:, features])
-        return cls(basis[:, column], features, scales, units)
+        return cls(np.ascontiguousarray(basis[:, column]), features, scales, units)
 
     def prior(self, scales: FloatArray) -> FloatArray:
         """Prior variances (M, S), given the amplitudes of all metrics."""
         return np.ascontiguousarray(scales[self.scales].T * self.units)
 
-    def add_information(
-        self, k: int, cov: FloatArray, mean: FloatArray, prior: FloatArray, *, precision: FloatArray, total: FloatArray
-    ) -> None:
-        """Add what arm k tells about the effects to their precision (S, S), its lower triangle, and to ``total`` (S,).
-
-        See :func:`conebandit.kernels.cone_kernel.fit.add_information`.
-        """
-        add_information(self.at_arms[k], self.features, cov, mean, prior, precision, total)
-
-    def means_at(self, k: int, effects: FloatArray) -> FloatArray:
-        """What the effects (S,) add up to for each feature at arm k: (D,)."""
-        return np.asarray(np.bincount(self.features, self.at_arms[k] * effects), dtype=np.float64)
-
     def spread_at(self, k: int, root: FloatArray) -> FloatArray:
-        """Root of the covariance of these sums (D, S), given one of the covariance of the effects (S, S)."""
+        """Root (D, S) of the covariance of what the effects add up to at arm k, given one of theirs (S, S)."""
         parts, size = self.at_arms[k][:, None] * root, int(self.features.max()) + 1
         spread: FloatArray = parts[:size].copy()  # those of the shared column
         np.add.at(spread, self.features[size:], parts[size:])

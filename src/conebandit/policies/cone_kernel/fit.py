@@ -21,7 +21,10 @@ from conebandit.kernels.cone_kernel.constants import (
     N_SITES,
     REFIT_GROWTH,
     SENTINEL_PRIORITY,
+    UNIT,
+    UNIT_AT_ONCE,
 )
+from conebandit.kernels.cone_kernel.each_arm import costs_at_each
 from conebandit.kernels.cone_kernel.features import highest_order
 from conebandit.kernels.cone_kernel.fit import count_known
 from conebandit.kernels.cone_kernel.prior import spectral_density
@@ -38,7 +41,6 @@ from conebandit.kernels.cone_kernel.state import (
     SHARED,
     State,
 )
-from conebandit.kernels.cone_kernel.steps import costs_at
 from conebandit.kernels.vectors import LANES
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
@@ -50,7 +52,7 @@ from conebandit.policies.cone_kernel.prior import (
     standardise,
 )
 from conebandit.policies.cone_kernel.sums import Sums
-from conebandit.policies.cone_kernel.work import Job, Work
+from conebandit.policies.cone_kernel.work import Job, Work, in_units
 from conebandit.validate.arrays import FloatArray
 
 
@@ -96,6 +98,7 @@ class Fitter:
         if self._job is None:
             self._job, self._caught_up = Job(self.fit(_as_of(state, began))), began
         paid, next_work = (n - began + 1) * budget, n + 1
+        self.sums.unit = UNIT_AT_ONCE if at_once else UNIT
         fitted = self._job.advance(math.inf if at_once else paid)
         if fitted is not None:
             of_update = _cost_of_update(fitted, len(fitted.orders))
@@ -199,9 +202,10 @@ def find_cheap(state: State, seed: int) -> Work[State]:
     sites = min(max(BLOCK * BUDGET // to_compare, N_SITES // BLOCK), N_SITES)
     contexts = np.ascontiguousarray(state.data[max(n - sites, 0) : n, :dim])
     costs = np.empty((len(contexts), arms))
-    for x, found in zip(contexts, costs, strict=True):
-        costs_at(state, np.uint64(seed), x, found)
-        yield arms * objectives * features * columns + to_compare
+    cost = arms * objectives * features * columns + to_compare
+    for first, last in in_units(len(contexts), cost):
+        costs_at_each(state, np.uint64(seed), contexts[first:last], costs[first:last])
+        yield (last - first) * cost
     # An arm that is hardly anywhere active is cheap wherever it is: the largest number stands for no limit.
     cheap = np.quantile(costs, CHEAP_SHARE, axis=0, method="lower")
     return state._replace(cheap=np.nan_to_num(cheap))

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conebandit.kernels.cone_kernel.blocks import add_rows
 from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
-from conebandit.kernels.cone_kernel.fit import add_unsure, covariance, draw_weights, inverse_root, posterior_mean
+from conebandit.kernels.cone_kernel.each_arm import add_common, draw_for_arms, posterior_of_arms
+from conebandit.kernels.cone_kernel.fit import inverse_root, posterior_mean
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, State
 from conebandit.policies.cone_kernel.arms import Effects
 from conebandit.policies.cone_kernel.sums import Totals
-from conebandit.policies.cone_kernel.work import Work
+from conebandit.policies.cone_kernel.work import Work, in_units
 from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
 
@@ -65,25 +65,24 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
     for m in range(objectives):
         prior = state.scales[AMPLITUDE, m] * state.prior[m]
         precision, total = np.zeros((size, size)), np.zeros(size)
-        for k in range(arms):
-            noise = state.noise[k, m]
-            inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, noise)
-            posterior_mean(inverse, totals.cross[k, m], noise, means[k, m], variances[k, m])
-            covariance(inverse, covs[k])
-            effects.add_information(k, covs[k], means[k, m], prior, precision=precision, total=total)
-            yield cost_of_inverse(features) + COST_OF_AN_EFFECT * (size**2 - features**2)
+        cost = cost_of_inverse(features) + COST_OF_AN_EFFECT * (size**2 - features**2)
+        for first, last in in_units(arms, cost):
+            sums = totals.gram, totals.cross, prior, state.noise, effects.at_arms, effects.features
+            posterior_of_arms(first, last, m, *sums, means, variances, covs, precision, total)
+            yield (last - first) * cost
         inverse = inverse_root(precision, nothing, effects_prior[m], 1.0)
         posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
         roots[m] = inverse[0, :size, :size]
         yield cost_of_inverse(size)
         if basis.shape[1] == 1:  # arms are not described, so what they have in common is the same for all
             common_variances[:, m] = (roots[m] ** 2).sum(axis=1)
-        for k in range(arms):
-            common[k, m] = effects.means_at(k, shared[m])
-            if basis.shape[1] > 1:
+        else:
+            for k in range(arms):
                 common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)
-            add_rows(means[k, m], common[k, m] / prior, covs[k])  # what a prior of this mean changes
-            yield features**2 + COST_OF_AN_EFFECT * (size**2 - features**2)
+                yield COST_OF_AN_EFFECT * (size**2 - features**2)
+        for first, last in in_units(arms, features**2):
+            add_common(first, last, m, effects.at_arms, effects.features, shared[m], prior, covs, common, means)
+            yield (last - first) * features**2
     return Posterior(means, variances, effects, shared, shared_variances, roots, common, common_variances)
 
 
@@ -102,18 +101,14 @@ def fit_weights(state: State, totals: Totals, basis: FloatArray, seed: int) -> W
     arms, objectives, features, columns = state.weights.shape
     weights, covs = page_by_page(state.weights.shape), page_by_page((arms, objectives, features, features))
     rng = np.random.default_rng([seed, int(state.size[OBSERVATIONS])])
-    size = len(found.effects.features)
-    for k in range(arms):
-        for m in range(objectives):
-            prior = state.scales[AMPLITUDE, m] * state.prior[m]
-            inverse = inverse_root(totals.gram[k, 0], totals.partial(k, m), prior, state.noise[k, m])
-            covariance(inverse, covs[k, m])
-            normals = np.zeros((features + size, columns))  # in column 0, the mean, nothing is added
-            normals[:, 1:] = rng.standard_normal((features + size, columns - 1))
-            draw_weights(inverse, found.means[k, m], normals[:features], weights[k, m])
-            spread = found.effects.spread_at(k, found.roots[m])
-            add_unsure(prior, spread, normals[features:], covs[k, m], weights[k, m])
-            yield cost_of_inverse(features) + columns * features**2 + features**2 * size // 2
+    size, prior = len(found.effects.features), state.scales[AMPLITUDE][:, None] * state.prior
+    cost = cost_of_inverse(features) + columns * features**2 + features**2 * size // 2
+    for first, last in in_units(arms * objectives, cost):
+        normals = np.zeros((last - first, features + size, columns))  # in column 0, the mean, nothing is added
+        normals[:, :, 1:] = rng.standard_normal((last - first, features + size, columns - 1))
+        effects = found.effects.at_arms, found.effects.features, found.roots
+        draw_for_arms(first, totals.gram, prior, state.noise, found.means, *effects, normals, covs, weights)
+        yield (last - first) * cost
     counts = state.size.copy()
     counts[FITTED] = 1
     return state._replace(size=counts, weights=weights, covs=covs)

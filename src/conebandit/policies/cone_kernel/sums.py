@@ -15,8 +15,6 @@ from conebandit.policies.cone_kernel.work import Work
 from conebandit.policies.layout import page_by_page
 from conebandit.validate.arrays import FloatArray
 
-_NONE = np.empty((0, 0))
-
 
 class Totals(NamedTuple):
     """Sums over all samples, rewards y in units of their spread, from their centre.
@@ -35,10 +33,6 @@ class Totals(NamedTuple):
     cross: FloatArray
     squares: FloatArray
 
-    def partial(self, k: int, m: int) -> FloatArray:
-        """Sums of phi phi' over samples of arm k of which metric m, but not all metrics, is known; empty if none is."""
-        return self.gram[k, 1 + m] if self.gram.shape[1] > 1 else _NONE
-
 
 class Sums:
     """Sums of products of features, and of features times rewards, over the samples that were added so far.
@@ -49,6 +43,7 @@ class Sums:
 
     def __init__(self) -> None:
         self.seen = 0  # samples that were added
+        self.unit = UNIT  # multiply-adds between two looks at the budget
         self._parts: NDArray[np.int64] = np.empty((0, 0), dtype=np.int64)  # the features
         self._gram, self._cross = np.empty((0, 1, 0, 0)), np.empty((0, 0, 0))  # see ``add_samples``
 
@@ -58,7 +53,7 @@ class Sums:
         centre, spread, origin = state.scales[CENTRE], state.scales[SPREAD], np.zeros(metrics)
         first_known(state.data, n, origin)  # near the centre, and it never changes
         partial = False
-        for rows, _ in _blocks(state, COST_OF_A_FUNCTION * metrics):
+        for rows, _ in self._blocks(state, COST_OF_A_FUNCTION * metrics):
             partial = partial or some_are_partial(rows, len(rows), metrics)
             yield COST_OF_A_FUNCTION * metrics * len(rows)
         parts_of_gram = 1 + metrics if partial else 1
@@ -73,7 +68,7 @@ class Sums:
             ones = ones + self._gram[:, 1:, :, 0]
         cross = (self._cross - (centre - origin)[:, None] * ones) / spread[:, None]
         squares = np.zeros((arms, metrics))
-        for rows, chosen in _blocks(state, COST_OF_A_FUNCTION * metrics):
+        for rows, chosen in self._blocks(state, COST_OF_A_FUNCTION * metrics):
             add_squares(rows, chosen, len(rows), centre, spread, squares)
             yield COST_OF_A_FUNCTION * metrics * len(rows)
         return Totals(self._gram, cross, squares)
@@ -105,7 +100,7 @@ class Sums:
 
     def _add_all(self, state: State, fresh: NDArray[np.bool_], origin: FloatArray, for_a_sample: int) -> Work[None]:
         """Add all samples to the sums of ``fresh`` features, and those that were not seen yet to the others as well."""
-        n, seen, block = int(state.size[OBSERVATIONS]), self.seen, max(UNIT // for_a_sample, 1)
+        n, seen, block = int(state.size[OBSERVATIONS]), self.seen, max(self.unit // for_a_sample, 1)
         known = seen
         if fresh.any():
             known = 0
@@ -118,10 +113,9 @@ class Sums:
                 add_samples(*samples, flags, origin, self._gram, self._cross)
                 yield (last - first) * for_a_sample
 
-
-def _blocks(state: State, for_a_sample: int) -> Iterator[tuple[FloatArray, NDArray[np.int64]]]:
-    """All samples and their arms, as many at once as a unit of work can take at this cost for each."""
-    n, block = int(state.size[OBSERVATIONS]), max(UNIT // for_a_sample, 1)
-    for first in range(0, n, block):
-        last = min(first + block, n)
-        yield state.data[first:last], state.chosen[first:last]
+    def _blocks(self, state: State, for_a_sample: int) -> Iterator[tuple[FloatArray, NDArray[np.int64]]]:
+        """All samples and their arms, as many at once as a unit of work can take at this cost for each."""
+        n, block = int(state.size[OBSERVATIONS]), max(self.unit // for_a_sample, 1)
+        for first in range(0, n, block):
+            last = min(first + block, n)
+            yield state.data[first:last], state.chosen[first:last]

@@ -6,8 +6,10 @@ alone: so how far the work gets with a budget depends neither on the machine nor
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
+
+from conebandit.kernels.cone_kernel.constants import UNIT
 
 Result = TypeVar("Result")
 Work = Generator[int, None, Result]
@@ -47,6 +49,18 @@ class Job(Generic[Result]):
             except StopIteration as end:
                 self.result = end.value
         return self.result
+
+
+def in_units(n: int, cost: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ``n`` like pieces, each of this ``cost``: as many at once as a unit of work can have, at least one.
+
+    Examples
+    --------
+    >>> list(in_units(5, 100_000))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    step = max(UNIT // cost, 1)
+    return ((first, min(first + step, n)) for first in range(0, n, step))
 
 
 def in_one_go(work: Work[Result]) -> Result:
