@@ -60,14 +60,25 @@ def plain_essential(images, slack):
     return kept
 
 
-def plain_worth(mean, deviation, uncertainty, informed):
+def plain_errors(mean, deviation, images):
+    """The part that each arm has in the expected error of the report: its own, and as a rival of others."""
+    arms, centre = range(len(images)), images.mean(axis=2)
+    spread, errors = images.var(axis=2).sum(axis=1), np.zeros(len(images))
+    for k in arms:
+        rival = max((a for a in arms if a != k), key=lambda a: np.min(centre[a] - centre[k]))
+        error = deviation[k] * norm.pdf(mean[k] / deviation[k])
+        errors[k] += error * spread[k] / (spread[k] + spread[rival])
+        errors[rival] += error * spread[rival] / (spread[k] + spread[rival])
+    return errors
+
+
+def plain_worth(mean, deviation, uncertainty, informed, errors):
     """What an observation of each arm is worth, and what it costs more than one of the best arm."""
     z = mean / deviation
     cost = deviation * norm.pdf(z) + mean * norm.cdf(z)
-    report = REPORT_PRICE * deviation * norm.pdf(z)
     rivals = deviation * norm.pdf((cost - cost.min()) / deviation)
     play = cost.min() * rivals / rivals.sum()
-    return informed * uncertainty / (2 * (1 + uncertainty)) * (report + play), cost - cost.min()
+    return informed * uncertainty / (2 * (1 + uncertainty)) * (REPORT_PRICE * errors + play), cost - cost.min()
 
 
 def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):

@@ -21,6 +21,7 @@ STATES = json.loads((FOLDER / "states.json").read_text())
 
 ANOTHER_MODEL = {"kernel"}  # its algorithm has changed since: files are learned anew from the samples in them
 OTHER_ARRAYS = {"kernel-0.8"}  # what all metrics shared then, each has now
+ANOTHER_CHOICE = {"kernel-0.8"}  # what is known is the same, but since 0.10 arms are played by another rule
 
 
 @pytest.mark.parametrize("name", sorted(set(DECISIONS) - ANOTHER_MODEL))
@@ -29,7 +30,8 @@ def test_saved_policies_decide_as_they_did(name):
     assert policy.n_observations == DECISIONS[name]["n_observations"]
     for asked in DECISIONS[name]["decisions"]:
         decision = policy.decide(asked["context"], asked["key"])
-        assert (decision.arm, decision.propensity) == (asked["arm"], asked["propensity"])
+        if name not in ANOTHER_CHOICE:
+            assert (decision.arm, decision.propensity) == (asked["arm"], asked["propensity"])
         assert list(decision.active) == asked["active"]
         assert list(policy.front(asked["context"]).arms) == asked["front"]
 

@@ -55,6 +55,8 @@ class CompiledPolicy(LogPolicy):
         ``learn`` for many rows, from :mod:`conebandit.kernels.rows`; may be left out as well.
     _layout
         What the arrays of the state are.
+    _may_skip_report
+        Whether ``choose`` takes an empty ``reported`` where nobody reads it, and then takes less time.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class CompiledPolicy(LogPolicy):
     _kernels: ClassVar[Any]
     _query: ClassVar[Any]
     _layout: ClassVar[Layout]
+    _may_skip_report: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -109,7 +112,8 @@ class CompiledPolicy(LogPolicy):
         x = self.box.point(context)
         active, chances = np.empty(self.n_arms, _BOOL), np.empty(self.n_arms)
         bits = key if type(key) is int and 0 <= key < 2**63 else _bits(key)
-        unread = np.empty(self.n_arms, _BOOL)  # not kept: threads that decide at once would share it
+        # Not kept: threads that decide at once would share it.
+        unread = np.empty(0 if self._may_skip_report else self.n_arms, _BOOL)
         arm = self._kernels.choose(self._state, self._seed, x, bits, active, unread, chances)
         if self.explore:
             arm = explored(self.explore, self._seed, bits, arm, active, chances)
@@ -186,10 +190,11 @@ class CompiledPolicy(LogPolicy):
     def _ask(self, contexts: FloatArray, keys: NDArray[np.uint64], *, explore: float, estimates: int) -> Batch:
         """Decisions in all contexts, and estimates in the first of them."""
         x, n, arms = self.box.points(contexts), len(contexts), self.n_arms
-        flags, numbers = np.empty((2, n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
+        active, numbers = np.empty((n, arms), dtype=np.bool_), np.empty((2, estimates, arms, self.n_objectives))
+        reported = np.empty((n, 0 if self._may_skip_report and not estimates else arms), dtype=np.bool_)
         chosen, chances = np.empty(n, dtype=np.int64), np.empty((n, arms))
         bits = keys.view(np.int64)
-        batch = Batch(x, bits, explore, chosen, flags[0], flags[1], chances, numbers[0], numbers[1])
+        batch = Batch(x, bits, explore, chosen, active, reported, chances, numbers[0], numbers[1])
         self._query(self._state, self._seed, *batch)
         return batch
 

@@ -2,17 +2,21 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels.cone_kernel.choice import (
     STRATA,
-    appraise,
     count_informed,
     draw_by_weight,
     exact_variances,
     find_active,
+    flag_reported,
+    judge,
     perturbed_images,
+    share_errors,
     uncertainty_by_arm,
+    undo_factor,
     weigh,
     write_costs,
     write_units,
@@ -26,9 +30,19 @@ from conebandit.kernels.cone_kernel.constants import (
 )
 from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import CENTRE, SPREAD
-from conebandit.kernels.cone_kernel.steps import costs_at, key_of_noise
+from conebandit.kernels.cone_kernel.steps import choose, costs_at, key_of_noise
 
-from ...plain_cone_kernel import CONES, plain_essential, plain_features, plain_margins, plain_worth, trained
+from ...plain_cone_kernel import (
+    CONES,
+    plain_errors,
+    plain_essential,
+    plain_features,
+    plain_margins,
+    plain_worth,
+    trained,
+)
+
+ARMS = 15  # so many that few are surely on the front
 
 
 @pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane", "scalar", "three"])
@@ -43,7 +57,8 @@ def test_appraisal_equals_its_twin(cone, resolution):
         if rng.random() < 0.2:
             images[1] = images[0]  # duplicates
         judged, shown = np.empty((5, 2)), np.empty(5, dtype=np.bool_)
-        appraise(images, slack, units, judged, shown)
+        judge(images, slack, units, judged)
+        flag_reported(images, slack, units, shown)
         margins = plain_margins(images, slack / units)
         np.testing.assert_allclose(judged[:, 0], margins.mean(axis=1), atol=1e-12)
         np.testing.assert_allclose(judged[:, 1], margins.std(axis=1), atol=1e-12)
@@ -63,17 +78,36 @@ def test_worth_equals_its_twin():
         few = np.sort(rng.permutation(8)[:5])
         judged = np.stack([rng.normal(0, 0.5, 5), rng.uniform(0.05, 0.8, 5)], axis=1)
         uncertainty, informed, weights = rng.uniform(1e-4, 3, 8), np.exp(rng.uniform(0, 6, 5)), np.empty(5)
-        costs = np.empty(5)
+        costs, errors = np.empty(5), rng.uniform(0, 0.3, 5)
         best = write_costs(judged, costs)
-        weigh(judged, costs, best, uncertainty, few, informed, weights)
-        worth, cost = plain_worth(judged[:, 0], judged[:, 1], uncertainty[few], informed)
+        weigh(judged, costs, best, uncertainty, few, informed, errors, weights)
+        worth, cost = plain_worth(judged[:, 0], judged[:, 1], uncertainty[few], informed, errors)
         np.testing.assert_allclose(costs - costs[best], cost, atol=1e-9)
-        clear = np.abs(worth - cost) > 1e-9
-        np.testing.assert_array_equal((weights > 0)[clear], (worth >= cost)[clear])
-        np.testing.assert_array_equal(weights[weights > 0], uncertainty[few][weights > 0])
+        np.testing.assert_allclose(weights, uncertainty[few] * np.maximum(1 - cost / worth, 0), atol=1e-8)
         worthwhile.append((weights > 0).sum())
     assert min(worthwhile) == 1
     assert max(worthwhile) == 5
+
+
+@pytest.mark.parametrize("arms", [2, 3, 6])
+def test_errors_of_a_report_are_shared_between_an_arm_and_its_rival(arms):
+    rng = np.random.default_rng(15)
+    for _ in range(100):
+        judged = np.stack([rng.normal(0, 0.5, arms), rng.uniform(0.05, 0.8, arms)], axis=1)
+        half = rng.uniform(0.1, 2, (arms, 2, 1)) * rng.normal(size=(arms, 2, 4))
+        images = rng.normal(size=(arms, 2, 1)) + np.stack([half, -half], axis=3).reshape(arms, 2, 8)
+        errors = np.full(arms, np.nan)
+        share_errors(judged, images, errors)
+        np.testing.assert_allclose(errors, plain_errors(judged[:, 0], judged[:, 1], images), atol=1e-12)
+        total = (judged[:, 1] * norm.pdf(judged[:, 0] / judged[:, 1])).sum()
+        assert errors.sum() == pytest.approx(total)  # nothing is lost, nothing counts twice
+
+
+def test_arms_that_are_certain_and_the_same_share_errors_as_well():
+    judged, images, errors = np.array([[0.0, 1e-150]] * 3), np.ones((3, 2, 8)), np.empty(3)
+    share_errors(judged, images, errors)
+    assert np.isfinite(errors).all()
+    assert (errors >= 0).all()
 
 
 def test_draws_are_in_proportion_to_weights():
@@ -109,6 +143,42 @@ def test_predictions_are_perturbed_by_their_deviations_and_compared_in_units_of_
     expected = np.sqrt(variances[arms] * state.scales[SPREAD] ** 2 @ (state.facets.T**2)) / units
     # 3,200 independent pairs: a deviation is off by 1.25 %, by five of these less than once in a million.
     np.testing.assert_allclose(images.std(axis=2), expected, rtol=0.0625)
+
+
+def test_what_a_policy_reports_goes_by_the_posterior_itself():
+    """Exact variances without the factor; with it, other arms would be reported somewhere. Nobody need ask."""
+    policy, differ = trained(n=120, n_arms=ARMS), 0
+    state, rng = policy._state, np.random.default_rng(18)
+    for x in rng.random((60, 2)):
+        active, reported, chances = np.empty(ARMS, dtype=np.bool_), np.empty(ARMS, dtype=np.bool_), np.empty(ARMS)
+        arm = choose(state, policy._seed, x, 3, active, reported, chances)
+        few, phi, units = np.flatnonzero(active), plain_features(state.orders, x[None])[0], np.empty(2)
+        write_units(state.facets, state.scales, units)
+        means = np.einsum("j,kmj->km", phi, state.weights[..., 0])
+        variances = np.einsum("i,kmij,j->km", phi, state.covs, phi)
+        by_factor = {}
+        for factor in (1.0, VARIANCE_FACTOR):
+            given = state.facets, state.scales, means, factor * variances, units, few
+            images = perturbed_images(*given, np.uint64(key_of_noise(state, policy._seed, x)))
+            shown = plain_margins(images, np.zeros(2)) <= 0
+            by_factor[factor] = few[shown.mean(axis=1) >= 0.5].tolist()
+        if by_factor[1.0] and len(few) > 1:
+            assert np.flatnonzero(reported).tolist() == by_factor[1.0]
+            differ += by_factor[1.0] != by_factor[VARIANCE_FACTOR]
+        unasked = chances.copy()
+        assert choose(state, policy._seed, x, 3, active, np.empty(0, dtype=np.bool_), unasked) == arm
+        np.testing.assert_array_equal(unasked, chances)
+    assert differ > 10
+
+
+def test_the_factor_of_perturbations_can_be_undone():
+    state = trained(n=300, n_arms=4, cone="narrow")._state
+    rng, units, arms = np.random.default_rng(17), np.ones(2), np.array([0, 1, 3])
+    predicted, variances = rng.normal(size=(4, 2)), rng.uniform(0.01, 0.1, (4, 2))
+    given = state.facets, state.scales, predicted
+    images = perturbed_images(*given, VARIANCE_FACTOR * variances, units, arms, np.uint64(5))
+    undo_factor(images)
+    np.testing.assert_allclose(images, perturbed_images(*given, variances, units, arms, np.uint64(5)), atol=1e-12)
 
 
 def test_every_perturbation_has_mean_0_variance_1_and_one_number_from_each_interval():
@@ -182,7 +252,7 @@ def test_costs_at_a_context_are_those_of_perturbed_predictions(cone):
     """What draws tell of a prediction, perturbed; the margin of each arm in them, and its expected positive part."""
     policy = trained(n=300, n_arms=4, cone=cone)
     state, rng, inactive = policy._state, np.random.default_rng(12), 0
-    state.weights[3, :, 0] -= 50.0  # far off, so that it is not active everywhere
+    state.weights[3, :, 0] -= 50.0 / state.scales[SPREAD][:, None]  # far off: worse by 50 in each metric
     for x in rng.random((30, 2)):
         costs, phi = np.empty(4), plain_features(state.orders, x[None])[0]
         costs_at(state, np.uint64(5), x, costs)
@@ -194,7 +264,9 @@ def test_costs_at_a_context_are_those_of_perturbed_predictions(cone):
         margins = plain_margins(
             perturbed_images(state.facets, state.scales, means, variances, units, few, key), np.zeros(len(units))
         )
-        wanted = plain_worth(margins.mean(axis=1), margins.std(axis=1), np.ones(len(few)), np.ones(len(few)))[1]
+        wanted = plain_worth(
+            margins.mean(axis=1), margins.std(axis=1), np.ones(len(few)), np.ones(len(few)), np.ones(len(few))
+        )[1]
         np.testing.assert_allclose(costs[few], wanted, rtol=1e-7, atol=1e-12)
         assert np.isinf(np.delete(costs, few)).all()
         inactive += 4 - len(few)

@@ -238,23 +238,42 @@ def _is_inessential(images: Floats, slack: Floats, units: Floats, i: int, column
 
 
 @compiled
-def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown: Bools) -> None:
-    """Write mean and deviation of the margin of each arm into ``judged`` (n, 2), and flag those to be reported.
-
-    Reported are arms that are more probably essential than unacceptable (without a resolution: on the front with a
-    chance of a half or more), and the best one if there is none. An arm that is neither in any draw is not reported.
-    """
+def judge(images: Floats, slack: Floats, units: Floats, judged: Floats) -> None:
+    """Write mean and deviation of the margin of each arm into ``judged`` (n, 2)."""
     margins = margins_of(images, slack, units)
-    moments, resolves, best, any_shown = np.empty((margins.shape[0], 2)), False, 0, False
-    for j in range(slack.size):
-        resolves |= slack[j] > 0.0
+    moments = np.empty((margins.shape[0], 2))
     for first in range(0, margins.shape[0], BLOCK):
         add_up(margins, first, moments)
-    for i in range(shown.size):
+    for i in range(judged.shape[0]):
         judged[i, 0], judged[i, 1] = moments[i, 0], max(moments[i, 1], MIN_DEVIATION)
-        columns, unacceptable = margins.shape[1], 0
+
+
+@in_place
+def undo_factor(images: Floats) -> None:
+    """Turn perturbations by VARIANCE_FACTOR times the posterior variance into draws from the posterior itself."""
+    for i in range(images.shape[0]):
+        for j in range(images.shape[1]):
+            image = images[i, j]
+            centre = 0.5 * (image[0] + image[1])  # they have opposite signs
+            for c in range(image.size):
+                image[c] = centre + (image[c] - centre) / math.sqrt(VARIANCE_FACTOR)
+
+
+@compiled
+def flag_reported(images: Floats, slack: Floats, units: Floats, shown: Bools) -> None:
+    """Flag the arms to be reported, given draws of their images.
+
+    These are the arms that are more probably essential than unacceptable (without a resolution: on the front with a
+    chance of a half or more), and the best one if there is none. An arm that is neither in any draw is not reported.
+    """
+    margins, resolves, best, least, any_shown = margins_of(images, slack, units), False, 0, np.inf, False
+    for j in range(slack.size):
+        resolves |= slack[j] > 0.0
+    for i in range(shown.size):
+        columns, unacceptable, total = margins.shape[1], 0, 0.0
         for c in range(columns):
             unacceptable += margins[i, c] > 0.0
+            total += margins[i, c]
         essential = columns - unacceptable
         if resolves:
             essential = 0
@@ -262,7 +281,8 @@ def appraise(images: Floats, slack: Floats, units: Floats, judged: Floats, shown
                 essential += not _is_inessential(images, slack, units, i, c)
         shown[i] = essential > unacceptable or (essential == unacceptable and 2 * essential >= columns)
         any_shown |= shown[i]
-        best = i if judged[i, 0] < judged[best, 0] else best
+        if total < least:
+            best, least = i, total
     if not any_shown:
         shown[best] = True
 
@@ -285,16 +305,61 @@ def write_costs(judged: Floats, costs: Floats) -> int:
     return best
 
 
+@in_place
+def find_rival(images: Floats, i: int) -> int:
+    """The arm that beats arm ``i`` most on every facet, or comes closest to it, by predictions as they are."""
+    rival, most = -1, -np.inf
+    for a in range(images.shape[0]):
+        if a != i:
+            least = np.inf
+            for j in range(images.shape[1]):  # columns 0 and 1 have opposite signs
+                least = min(least, images[a, j, 0] + images[a, j, 1] - images[i, j, 0] - images[i, j, 1])
+            if least > most or rival < 0:
+                rival, most = a, least
+    return rival
+
+
+@compiled
+def share_errors(judged: Floats, images: Floats, errors: Floats) -> None:
+    """Write the part of the expected error of the report that each of several arms has in it (n,).
+
+    To misjudge an arm costs the size of its margin, so it has an expected error of s times the normal density at the
+    margin. The margin depends on two predictions, those of the arm and of its rival. So what is not known of it is
+    divided between them, by the variances of their images.
+    """
+    spread = np.zeros(errors.size)
+    for i in range(errors.size):
+        errors[i] = 0.0
+        for j in range(images.shape[1]):
+            image, centre = images[i, j], 0.5 * (images[i, j, 0] + images[i, j, 1])
+            for c in range(image.size):
+                spread[i] += (image[c] - centre) ** 2
+    for i in range(errors.size):
+        z, rival = judged[i, 0] / judged[i, 1], find_rival(images, i)
+        error = judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
+        own = spread[i] / max(spread[i] + spread[rival], MIN_DEVIATION)
+        errors[i] += own * error
+        errors[rival] += (1.0 - own) * error
+
+
 @compiled
 def weigh(
-    judged: Floats, costs: Floats, best: int, uncertainty: Floats, few: Ints, informed: Floats, weights: Floats
+    judged: Floats,
+    costs: Floats,
+    best: int,
+    uncertainty: Floats,
+    few: Ints,
+    informed: Floats,
+    errors: Floats,
+    weights: Floats,
 ) -> None:
-    """Write how uncertain each arm is into ``weights`` (n,), 0 if an observation of it is not worth its cost.
+    """Write how uncertain each arm is into ``weights`` (n,), times the share of its worth that is left after its cost.
 
-    One more observation of arm k lowers the deviation s of its margin by a share of v / (2 (v + sigma^2)). That lowers
-    the expected error of the report by this share of s times the normal density at the margin; and the cost of
-    the best play, c, by this share of what arm k contributes to it. It pays off at as many contexts as are ``informed``
-    by it (n,). An arm is worth playing if that exceeds what it costs more than the ``best`` one.
+    One more observation of arm k lowers a deviation s that is due to it by a share of v / (2 (v + sigma^2)). That
+    lowers the expected error of the report by this share of the part that the arm has in it, ``errors`` (n,); and the
+    cost of the best play, c, by this share of what arm k contributes to it. It pays off at as many contexts as are
+    ``informed`` by it (n,). It costs what the arm costs more than the ``best`` one: if that is all that it is worth, or
+    more, the weight is 0.
     """
     arms, rivals = few.size, np.empty(few.size)
     all_rivals = 0.0
@@ -303,11 +368,11 @@ def weigh(
         rivals[i] = judged[i, 1] * math.exp(-0.5 * z * z)
         all_rivals += rivals[i]
     for i in range(arms):
-        z, known = judged[i, 0] / judged[i, 1], 0.5 * uncertainty[few[i]] / (1.0 + uncertainty[few[i]])
-        report = REPORT_PRICE * judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
+        known = 0.5 * uncertainty[few[i]] / (1.0 + uncertainty[few[i]])
         play = costs[best] * rivals[i] / all_rivals
-        worth = informed[i] * known * (report + play)
-        weights[i] = uncertainty[few[i]] if worth >= costs[i] - costs[best] else 0.0
+        worth = informed[i] * known * (REPORT_PRICE * errors[i] + play)
+        left = 1.0 - (costs[i] - costs[best]) / max(worth, MIN_DEVIATION)
+        weights[i] = uncertainty[few[i]] * max(left, 0.0)
 
 
 @in_place

@@ -62,7 +62,10 @@ def choose_among(
     reported: Bools,
     chances: Floats,
 ) -> int:
-    """One of the arms ``few``, those that are active, of which exact variances and the ``reach`` are known."""
+    """One of the arms ``few``, those that are active, of which exact variances and the ``reach`` are known.
+
+    If ``reported`` is empty, nobody asks what is reported.
+    """
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
     best = 0
     if few.size > 1:
@@ -70,17 +73,23 @@ def choose_among(
         noise_key = key_of_noise(state, seed, x)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
         images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
-        choice.appraise(images, state.slack, units, judged, shown)
-        costs = np.empty(few.size)
+        choice.judge(images, state.slack, units, judged)
+        costs, errors = np.empty(few.size), np.empty(few.size)
         best = choice.write_costs(judged, costs)
+        choice.share_errors(judged, images, errors)
         choice.count_informed(reach, costs, best, few, state.cheap, nearby, state.size[OBSERVATIONS])
-        choice.weigh(judged, costs, best, uncertainty, few, reach, weights)
+        choice.weigh(judged, costs, best, uncertainty, few, reach, errors, weights)
+        if reported.size:
+            choice.undo_factor(images)
+            choice.flag_reported(images, state.slack, units, shown)
     else:
         shown[0], weights[0] = True, 1.0
     arm = choice.draw_by_weight(weights, best, uniform(seed, key))
     reported[:], chances[:] = False, 0.0
     for i in range(few.size):
-        reported[few[i]], chances[few[i]] = shown[i], weights[i]
+        chances[few[i]] = weights[i]
+        if reported.size:
+            reported[few[i]] = shown[i]
     return int(few[arm])
 
 
@@ -110,8 +119,8 @@ def costs_at(state: State, seed: np.uint64, x: Floats, costs: Floats) -> None:
     choice.write_units(state.facets, state.scales, units)
     noise_key = key_of_noise(state, seed, x)
     images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
-    judged, shown, found = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
-    choice.appraise(images, state.slack, units, judged, shown)
+    judged, found = np.empty((few.size, 2)), np.empty(few.size)
+    choice.judge(images, state.slack, units, judged)
     best = choice.write_costs(judged, found)
     for i in range(few.size):
         costs[few[i]] = found[i] - found[best]

@@ -98,7 +98,7 @@ class ConeKernel(CompiledPolicy):
     _kernels: ClassVar[Any] = steps
     _query: ClassVar[Any] = staticmethod(queries.ask_cone_kernel)
     _observe_rows: ClassVar[Any] = staticmethod(learn_rows)
-    _merged, _needs_a_start = merged, property(is_still_fitted)
+    _merged, _needs_a_start, _may_skip_report = merged, property(is_still_fitted), True
     _layout: ClassVar[Layout] = Layout(
         State,
         {
@@ -195,7 +195,7 @@ class ConeKernel(CompiledPolicy):
     def run_chunk(
         self, contexts: FloatArray, outcomes: FloatArray, keys: NDArray[np.uint64]
     ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
-        """As for every policy. Nobody waits for a single round, so a fit is done at once; it counts when it is due."""
+        """As for every policy. Nobody waits for a single round, so fits are done at once; they count when due."""
         with self._fits_at_once():
             return super().run_chunk(contexts, outcomes, keys)
 
@@ -229,9 +229,8 @@ class ConeKernel(CompiledPolicy):
     @property
     def noise(self) -> FloatArray:
         """Shape (M,), deviation of rewards around their means, as learned; nan before the first fit."""
-        s = self._state
-        learned = s.scales[SPREAD] * np.sqrt(s.scales[NOISE])
-        return np.where(s.size[FITTED], learned, np.nan)
+        learned = self._state.scales[SPREAD] * np.sqrt(self._state.scales[NOISE])
+        return np.where(self._state.size[FITTED], learned, np.nan)
 
     def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray:
         entropy = [int(self._seed), self.n_observations, *(x + 0.0).view(np.uint64).tolist()]  # -0.0 as 0.0
