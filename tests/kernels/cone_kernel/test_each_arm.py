@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from conebandit.kernels.cone_kernel.each_arm import add_common, costs_at_each, draw_for_arms, posterior_of_arms
+from conebandit.kernels.cone_kernel.each_arm import (
+    add_common,
+    costs_at_each,
+    draw_for_arms,
+    posterior_of_arms,
+    posterior_of_effects,
+)
 from conebandit.kernels.cone_kernel.fit import (
     add_information,
     add_unsure,
@@ -101,6 +107,19 @@ def test_draws(partial, described):
         add_unsure(prior[m], spread, normals[pair, FEATURES:], cov, drawn)
         np.testing.assert_array_equal(covs[k, m], cov)
         np.testing.assert_array_equal(weights[k, m], drawn)
+
+
+@pytest.mark.parametrize("size", [1, 4, 7])
+def test_effects(size):
+    rng = np.random.default_rng(size)
+    factor, total, prior = rng.normal(size=(size, size)), rng.normal(size=size), rng.uniform(0.1, 2.0, size)
+    precision, (mean, variances) = np.tril(factor @ factor.T), np.full((2, size), np.nan)
+    root = np.full((size, size), np.nan)
+    posterior_of_effects(precision, total, prior, mean, variances, root)
+    cov = np.linalg.inv(factor @ factor.T + np.diag(1 / prior))
+    np.testing.assert_allclose(root @ root.T, cov, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(mean, cov @ total, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(variances, np.diag(cov), rtol=1e-9)
 
 
 def test_costs():

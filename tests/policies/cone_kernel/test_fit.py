@@ -167,7 +167,7 @@ def test_radii_count_what_features_that_are_left_out_may_add(most, described):
     for t in range(len(x)):
         policy.observe(x[t], t % 3, outcomes[t, t % 3])
     s, candidates = policy._state, policy._fitter._candidates
-    prior = prior_variances(s, candidates.orders, policy._fitter._density)
+    prior = prior_variances(s, candidates, policy._fitter._density)
     used = [(candidates.orders == order).all(axis=1).argmax() for order in s.orders]
     left_out = prior.sum(axis=1) - prior[:, used].sum(axis=1)
     amplitudes = s.scales[AMPLITUDE] + s.scales[SHARED] + s.scales[DESCRIBED:].sum(axis=0)

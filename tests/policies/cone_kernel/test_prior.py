@@ -9,13 +9,15 @@ from conebandit.kernels.cone_kernel.constants import (
     LOG_DEVIATION,
     METRIC_DEVIATION,
     MIN_FREEDOM_SHARE,
+    MIN_PRIOR_VARIANCE,
     MIN_SIGNAL_TO_NOISE,
     NOISE_WEIGHT,
     RELEVANCE_REACH,
+    SENTINEL_SIGNAL_TO_NOISE,
     TYPICAL_LENGTH,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
-from conebandit.kernels.cone_kernel.prior import LENGTHS, RELEVANCES, improve_prior, spectral_density
+from conebandit.kernels.cone_kernel.prior import LENGTHS, RELEVANCES, improve_prior, improve_priors, spectral_density
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, NOISE, OBSERVATIONS, SHARED
 from conebandit.policies.cone_kernel import steps
 from conebandit.policies.cone_kernel.candidates import Candidates, are_sentinels
@@ -65,10 +67,38 @@ def test_it_begins_with_a_typical_length_and_variances_that_add_up():
 def test_main_effects_have_more_than_half_of_the_variance_at_first(dim):
     policy, candidates = cb.ConeKernel(3, cb.Cone.orthant(2), dim), Candidates.of_dim(dim)
     state = policy._state._replace(size=np.array([1000, 0, 0, 0, 0]))
-    prior = prior_variances(state, candidates.orders, spectral_density(int(highest_order(dim))))
+    prior = prior_variances(state, candidates, spectral_density(int(highest_order(dim))))
     mains = (candidates.orders > 0).sum(axis=1) == 1
     assert prior.shape == (2, len(mains))
     assert (prior[:, mains].sum(axis=1) > 0.55).all()
+
+
+def plain_prior(state, orders, density):
+    """The prior variance (M, D) of features: a product over coordinates, with a floor for sentinels."""
+    prior = np.repeat(1.0 / (np.prod(1.0 + state.relevance, axis=1, keepdims=True) - 1.0), len(orders), axis=1)
+    for i in range(orders.shape[1]):
+        share = state.relevance[:, i, None] * density[state.lengths[:, i]][:, orders[:, i]]
+        prior *= np.where(orders[:, i] > 0, share, 1.0)
+    least = SENTINEL_SIGNAL_TO_NOISE / signal_to_noise(state)[:, None]
+    prior = np.maximum(prior, np.where(are_sentinels(orders), least, MIN_PRIOR_VARIANCE))
+    prior[:, ~orders.any(axis=1)] = state.constant[:, None]
+    return prior
+
+
+@pytest.mark.parametrize(("dim", "metrics"), [(1, 1), (2, 3), (5, 2), (20, 1)])
+def test_prior_variances_equal_their_twin(dim, metrics):
+    state, rng = cb.ConeKernel(3, cb.Cone.orthant(metrics), dim)._state, np.random.default_rng(dim)
+    candidates, density = Candidates.of_dim(dim), spectral_density(int(highest_order(dim)))
+    for n in (1, 50, 10**6):  # with few samples sentinels have a large floor
+        given = state._replace(
+            size=np.array([n, 0, 0, 0, 0]),
+            relevance=rng.choice(RELEVANCES, (metrics, dim)),
+            lengths=rng.integers(len(LENGTHS), size=(metrics, dim)),
+            constant=rng.exponential(1.0, metrics),
+        )
+        expected = plain_prior(given, candidates.orders, density)
+        np.testing.assert_allclose(prior_variances(given, candidates, density), expected, rtol=1e-12)
+        assert (expected[:, 0] == given.constant).all()
 
 
 @pytest.mark.parametrize("n", [12, 300])
@@ -122,7 +152,7 @@ def test_arms_that_are_far_apart_have_a_level_of_any_size():
 def test_features_are_left_out_by_their_signal_to_noise_ratio_alone():
     state, candidates = trained(12)._state, Candidates.of_dim(2)
     density = spectral_density(int(highest_order(2)))
-    prior = prior_variances(state, candidates.orders, density)
+    prior = prior_variances(state, candidates, density)
     learnable = (signal_to_noise(state)[:, None] * prior > MIN_SIGNAL_TO_NOISE).any(axis=0)
     wanted = learnable | are_sentinels(candidates.orders)
     wanted[0] = True  # the constant
@@ -187,6 +217,20 @@ def test_a_step_of_learning_the_kernel_is_the_best_one_in_reach(metrics, seed):
         improve_prior(i, *given, relevance, lengths)
         np.testing.assert_allclose(relevance[:, i], expected[0])
         np.testing.assert_array_equal(lengths[:, i], expected[1])
+
+
+def test_steps_of_several_coordinates_are_steps_of_one_after_the_other():
+    rng, dim = np.random.default_rng(5), 3
+    orders, density = Candidates.of_dim(dim).orders[1:40], spectral_density(int(highest_order(dim)))
+    given = rng.exponential(0.05, (2, 39)), rng.random((2, 39)) * 5, orders, np.full((2, 39), 1e-9), density
+    one, other = ((np.full((2, dim), 1 / dim), np.full((2, dim), 3)) for _ in range(2))
+    for step in range(5):
+        improve_prior(step % dim, *given, *one)
+    improve_priors(0, 2, *given, *other)
+    improve_priors(2, 5, *given, *other)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(np.unique(one[0])) > 1, "something was learned"
 
 
 def test_metrics_may_depend_on_different_coordinates():

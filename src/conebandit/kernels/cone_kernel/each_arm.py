@@ -74,6 +74,22 @@ def posterior_of_arms(
 
 
 @compiled
+def posterior_of_effects(
+    precision: Floats, total: Floats, prior: Floats, mean: Floats, variances: Floats, root: Floats
+) -> None:
+    """Mean and variances (S,) of the effects, and a root (S, S) of their covariance, from what arms tell about them."""
+    size, padded = prior.size, -(-prior.size // BLOCK) * BLOCK
+    inverse, nothing = np.empty((2, padded, padded)), np.empty((0, 0))
+    clear(inverse[0])
+    clear(inverse[1])
+    write_inverse_root(precision, nothing, prior, 1.0, inverse[0], inverse[1])
+    posterior_mean(inverse, total, 1.0, mean, variances)
+    for j in range(size):
+        for i in range(size):
+            root[j, i] = inverse[0, j, i]
+
+
+@compiled
 def add_common(
     first: int,
     last: int,

@@ -30,13 +30,14 @@ from conebandit.kernels.cone_kernel.constants import (
     MAX_RELEVANCE,
     METRIC_DEVIATION,
     MIN_LENGTH,
+    MIN_PRIOR_VARIANCE,
     MIN_RELEVANCE,
     N_LENGTHS,
     N_RELEVANCES,
     RELEVANCE_REACH,
     TYPICAL_LENGTH,
 )
-from conebandit.kernels.types import Floats, Ints
+from conebandit.kernels.types import Bools, Floats, Ints
 
 LENGTHS = np.geomspace(MIN_LENGTH, MAX_LENGTH, N_LENGTHS)
 RELEVANCES = np.geomspace(MIN_RELEVANCE, MAX_RELEVANCE, N_RELEVANCES)
@@ -61,6 +62,53 @@ def spectral_density(highest: int) -> Floats:
     density = (1.0 + (frequency * LENGTHS[:, None]) ** 2 / (2.0 * MATERN_SMOOTHNESS)) ** exponent
     density[:, 0] = 0.0
     return np.asarray(density / density.sum(axis=1, keepdims=True))
+
+
+@in_place
+def write_prior(
+    orders: Ints,
+    density: Floats,
+    relevance: Floats,
+    lengths: Ints,
+    constant: Floats,
+    sentinels: Bools,
+    least: Floats,
+    prior: Floats,
+) -> None:
+    """Write the prior variance (M, D) of features, in units of the amplitude.
+
+    That of a constant feature is ``constant`` (M,), that of a sentinel at least ``least`` (M,).
+    """
+    dim = orders.shape[1]
+    for m in range(prior.shape[0]):
+        total = 1.0
+        for i in range(dim):
+            total *= 1.0 + relevance[m, i]
+        for j in range(orders.shape[0]):
+            variance, varies = 1.0 / (total - 1.0), False
+            for i in range(dim):
+                if orders[j, i] > 0:
+                    variance *= relevance[m, i] * density[lengths[m, i], orders[j, i]]
+                    varies = True
+            variance = max(variance, least[m] if sentinels[j] else MIN_PRIOR_VARIANCE)
+            prior[m, j] = variance if varies else constant[m]
+
+
+@compiled
+def improve_priors(
+    first: int,
+    last: int,
+    moments: Floats,
+    known: Floats,
+    orders: Ints,
+    floor: Floats,
+    density: Floats,
+    relevance: Floats,
+    lengths: Ints,
+) -> None:
+    """Steps ``first``, ..., ``last`` - 1 of sweeps over the coordinates, each by :func:`improve_prior`."""
+    for step in range(first, last):
+        improve_prior(step % orders.shape[1], moments, known, orders, floor, density, relevance, lengths)
 
 
 @compiled

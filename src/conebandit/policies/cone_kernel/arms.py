@@ -7,6 +7,7 @@ these numbers, so that arms that are alike inform each other. An *effect* is one
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -114,6 +115,14 @@ class Effects(NamedTuple):
     def prior(self, scales: FloatArray) -> FloatArray:
         """Prior variances (M, S), given the amplitudes of all metrics."""
         return np.ascontiguousarray(scales[self.scales].T * self.units)
+
+    def by_scale(self, rows: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Those of ``rows`` of ``State.scales`` that are amplitudes of effects, each with the effects that tell it.
+
+        Of effects on the constant feature only the levels of arms do.
+        """
+        for row in range(SHARED, rows):
+            yield row, np.flatnonzero((self.scales == row) & ((self.features > 0) | (row == LEVEL_OF_ARMS)))
 
     def spread_at(self, k: int, root: FloatArray) -> FloatArray:
         """Root (D, S) of the covariance of what the effects add up to at arm k, given one of theirs (S, S)."""

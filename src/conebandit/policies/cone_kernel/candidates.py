@@ -70,8 +70,6 @@ def _step(steps: tuple[tuple[float, int], ...], dim: int) -> int:
 
 def _parts(orders: IntArray, most: int, highest: int) -> IntArray:
     """Features as positions in the table of one-dimensional cosines: (N, d) -> (N, ``most``)."""
-    parts = np.zeros((len(orders), most), dtype=np.int64)
-    for feature, row in enumerate(orders):
-        coordinates = np.flatnonzero(row)
-        parts[feature, : len(coordinates)] = 1 + coordinates * highest + row[coordinates] - 1
-    return parts
+    coordinates = np.argsort(orders == 0, axis=1, kind="stable")[:, :most]  # those that matter first
+    order = np.take_along_axis(orders, coordinates, axis=1)
+    return np.where(order > 0, coordinates * highest + order, 0)

@@ -173,7 +173,7 @@ def _cost_of_update(state: State, features: int) -> int:
 def choose_features(state: State, candidates: Candidates, density: FloatArray, max_features: int) -> State:
     """Take the features that the data can tell apart; their weights are not fitted yet."""
     n_arms, n_objectives, _, columns = state.weights.shape
-    prior = prior_variances(state, candidates.orders, density)
+    prior = prior_variances(state, candidates, density)
     ratio = (signal_to_noise(state)[:, None] * prior).max(axis=0)
     ratio[candidates.sentinels] += SENTINEL_PRIORITY
     ratio[0] = np.inf  # the constant
@@ -181,9 +181,11 @@ def choose_features(state: State, candidates: Candidates, density: FloatArray, m
     most = min(max(int(state.size[OBSERVATIONS]), int(np.sum(candidates.sentinels)) + 1), max_features)
     size = min(int((ratio > MIN_SIGNAL_TO_NOISE).sum()), most)
     chosen = np.sort(np.argsort(-ratio, kind="stable")[:size])
-    left_out = np.delete(prior, chosen, axis=1).sum(axis=1)
+    left_out = np.ones(len(ratio), dtype=np.bool_)
+    left_out[chosen] = False
+    amplitude = state.scales[AMPLITUDE] + state.scales[SHARED] + state.scales[DESCRIBED:].sum(axis=0)
     return state._replace(
-        beyond=left_out * (state.scales[AMPLITUDE] + state.scales[SHARED] + state.scales[DESCRIBED:].sum(axis=0)),
+        beyond=prior[:, left_out].sum(axis=1) * amplitude,
         orders=candidates.orders[chosen],
         parts=candidates.parts[chosen],
         weights=np.zeros((n_arms, n_objectives, size, columns)),

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import COST_OF_A_FUNCTION
-from conebandit.kernels.cone_kernel.each_arm import add_common, draw_for_arms, posterior_of_arms
-from conebandit.kernels.cone_kernel.fit import inverse_root, posterior_mean
+from conebandit.kernels.cone_kernel.each_arm import add_common, draw_for_arms, posterior_of_arms, posterior_of_effects
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, OBSERVATIONS, State
 from conebandit.policies.cone_kernel.arms import Effects
 from conebandit.policies.cone_kernel.sums import Totals
@@ -61,7 +60,7 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
     effects = Effects.of(basis, state.prior)
     size, effects_prior = len(effects.features), effects.prior(state.scales)
     shared, shared_variances, roots = *np.empty((2, objectives, size)), np.empty((objectives, size, size))
-    covs, nothing = page_by_page((arms, features, features)), np.zeros((size, size))
+    covs = page_by_page((arms, features, features))
     for m in range(objectives):
         prior = state.scales[AMPLITUDE, m] * state.prior[m]
         precision, total = np.zeros((size, size)), np.zeros(size)
@@ -70,12 +69,10 @@ def posterior(state: State, totals: Totals, basis: FloatArray) -> Work[Posterior
             sums = totals.gram, totals.cross, prior, state.noise, effects.at_arms, effects.features
             posterior_of_arms(first, last, m, *sums, means, variances, covs, precision, total)
             yield (last - first) * cost
-        inverse = inverse_root(precision, nothing, effects_prior[m], 1.0)
-        posterior_mean(inverse, total, 1.0, shared[m], shared_variances[m])
-        roots[m] = inverse[0, :size, :size]
+        posterior_of_effects(precision, total, effects_prior[m], shared[m], shared_variances[m], roots[m])
         yield cost_of_inverse(size)
         if basis.shape[1] == 1:  # arms are not described, so what they have in common is the same for all
-            common_variances[:, m] = (roots[m] ** 2).sum(axis=1)
+            common_variances[:, m] = shared_variances[m]
         else:
             for k in range(arms):
                 common_variances[k, m] = (effects.spread_at(k, roots[m]) ** 2).sum(axis=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from conebandit.kernels.cone_kernel.constants import (
     COST_OF_A_CALL,
@@ -24,7 +23,7 @@ from conebandit.kernels.cone_kernel.constants import (
     SETTLED_CHANGE,
 )
 from conebandit.kernels.cone_kernel.fit import squared_errors
-from conebandit.kernels.cone_kernel.prior import improve_prior
+from conebandit.kernels.cone_kernel.prior import improve_priors, write_prior
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     CENTRE,
@@ -33,14 +32,13 @@ from conebandit.kernels.cone_kernel.state import (
     LEVEL_OF_ARMS,
     NOISE,
     OBSERVATIONS,
-    SHARED,
     SPREAD,
     State,
 )
-from conebandit.policies.cone_kernel.candidates import are_sentinels
+from conebandit.policies.cone_kernel.candidates import Candidates, are_sentinels
 from conebandit.policies.cone_kernel.posterior import Posterior
 from conebandit.policies.cone_kernel.sums import Totals
-from conebandit.policies.cone_kernel.work import Work
+from conebandit.policies.cone_kernel.work import Work, in_units
 from conebandit.validate.arrays import FloatArray
 
 # Before anything is known, in units of the variance of the rewards: noise and the means of an arm add up to it, and of
@@ -87,16 +85,15 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
         # Effects along the features of arms may explain nearly all that sets arms apart: then little is known of it.
         own_known = _known_share(found.variances + known**2 * found.common_variances, own_prior)
     shared_known = _known_share(found.shared_variances, effects.prior(state.scales))
-    varying = np.asarray(state.orders.any(axis=1))  # all features but the constant
     scales = state.scales.copy()
     scales[NOISE], noise = _noise(state, found.means, known, shared_known, totals)
     yield known.size * known.shape[2]
+    varying = np.arange(len(state.orders)) > 0  # all features but the constant
     squares = (own[:, :, varying] ** 2 / state.prior[:, varying]).sum(axis=(0, 2))
     scales[AMPLITUDE] = _variance(squares, own_known[:, :, varying].sum(axis=(0, 2)), INITIAL_AMPLITUDE)
     moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=0), own_known.sum(axis=0)  # (M, D)
     constant = _variance(moments[:, 0], shares[:, 0], INITIAL_CONSTANT_VARIANCE)
-    for row in range(SHARED, len(scales)):
-        mine = (effects.scales == row) & (varying[effects.features] | (row == LEVEL_OF_ARMS))
+    for row, mine in effects.by_scale(len(scales)):
         squares = found.shared[:, mine] ** 2
         total, known_here = (squares / effects.units[:, mine]).sum(axis=1), shared_known[:, mine].sum(axis=1)
         scales[row] = _variance(total, known_here, INITIAL_AMPLITUDE)
@@ -106,23 +103,23 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     shares[totals.squares.sum(axis=0) == 0.0] = 0.0  # rewards that are all the same say nothing about the kernel
     state = state._replace(scales=scales, noise=noise, constant=constant)
     yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
-    return (yield from _learn_kernel(state, moments[:, varying].copy(), shares[:, varying].copy(), density))
+    return (yield from _learn_kernel(state, moments[:, 1:].copy(), shares[:, 1:].copy(), density))
 
 
 def _learn_kernel(state: State, moments: FloatArray, shares: FloatArray, density: FloatArray) -> Work[State]:
     """The state with relevances and length scales that fit the moments (M, D) of the features but the constant."""
     relevance, lengths = state.relevance.copy(), state.lengths.copy()
-    orders = state.orders[state.orders.any(axis=1)]
-    floor = least_prior(state, orders)
-    for _ in range(PRIOR_SWEEPS):
-        for i in range(orders.shape[1]):
-            improve_prior(i, moments, shares, orders, floor, density, relevance, lengths)
-            yield len(moments) * (orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION)
+    orders = state.orders[1:]
+    floor = np.where(are_sentinels(orders), least_of_sentinels(state)[:, None], MIN_PRIOR_VARIANCE)
+    cost = len(moments) * (orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION)
+    for first, last in in_units(PRIOR_SWEEPS * orders.shape[1], cost):
+        improve_priors(first, last, moments, shares, orders, floor, density, relevance, lengths)
+        yield (last - first) * cost
     return state._replace(relevance=relevance, lengths=lengths)
 
 
 def _known_share(variances: FloatArray, prior: FloatArray) -> FloatArray:
-    return np.clip(1.0 - variances / prior, MIN_KNOWN_SHARE, 1.0)
+    return np.asarray(np.minimum(np.maximum(1.0 - variances / prior, MIN_KNOWN_SHARE), 1.0))
 
 
 def _noise(
@@ -148,7 +145,8 @@ def _variance(squares: FloatArray, known: FloatArray, typical: float) -> FloatAr
 
     Without the imagined one, of ``typical`` variance, a variance could vanish by chance, and never be learned again.
     """
-    return np.clip((typical + squares) / (1.0 + known), MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
+    variance = (typical + squares) / (1.0 + known)
+    return np.asarray(np.minimum(np.maximum(variance, MIN_PRIOR_VARIANCE), MAX_PRIOR_VARIANCE))
 
 
 def signal_to_noise(state: State) -> FloatArray:
@@ -157,27 +155,24 @@ def signal_to_noise(state: State) -> FloatArray:
     return np.asarray(amplitude / state.scales[NOISE] * (int(state.size[OBSERVATIONS]) / state.weights.shape[0]))
 
 
-def least_prior(state: State, orders: NDArray[np.int64]) -> FloatArray:
-    """Least prior variance (M, D) of each feature: sentinels always stay in view."""
-    least = SENTINEL_SIGNAL_TO_NOISE / signal_to_noise(state)[:, None]
-    return np.where(are_sentinels(orders), least, MIN_PRIOR_VARIANCE)
+def least_of_sentinels(state: State) -> FloatArray:
+    """Least prior variance (M,) of the sentinels, which always stay in view."""
+    return SENTINEL_SIGNAL_TO_NOISE / signal_to_noise(state)
 
 
-def prior_variances(state: State, orders: NDArray[np.int64], density: FloatArray) -> FloatArray:
-    """Prior variance (M, D) of features, in units of the amplitude; see the kernels' ``prior``."""
-    prior = np.repeat(1.0 / (np.prod(1.0 + state.relevance, axis=1, keepdims=True) - 1.0), len(orders), axis=1)
-    for i in range(orders.shape[1]):
-        share = state.relevance[:, i, None] * density[state.lengths[:, i]][:, orders[:, i]]
-        prior *= np.where(orders[:, i] > 0, share, 1.0)
-    prior = np.maximum(prior, least_prior(state, orders))
-    prior[:, ~orders.any(axis=1)] = state.constant[:, None]
-    return np.asarray(prior)
+def prior_variances(state: State, candidates: Candidates, density: FloatArray) -> FloatArray:
+    """Prior variance (M, N) of all candidates, in units of the amplitude; see the kernels' ``prior``."""
+    prior = np.empty((len(state.relevance), len(candidates.orders)))
+    kernel = density, state.relevance, state.lengths, state.constant
+    write_prior(candidates.orders, *kernel, candidates.sentinels, least_of_sentinels(state), prior)
+    return prior
 
 
 def is_settled(before: State, after: State) -> bool:
     """Whether a step of the iteration on the prior changed nothing of note."""
-    same = all(
+    if not all(
         np.array_equal(getattr(before, name), getattr(after, name)) for name in ("parts", "relevance", "lengths")
-    )
+    ):
+        return False
     logs = [np.log(state.scales[NOISE:]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
-    return same and bool(np.abs(logs[0] - logs[1]).max() < SETTLED_CHANGE)
+    return bool(np.abs(logs[0] - logs[1]).max() < SETTLED_CHANGE)
