@@ -7,7 +7,15 @@ import numpy as np
 from scipy.stats import norm
 
 import conebandit as cb
-from conebandit.kernels.cone_kernel.constants import BOX_MARGIN, REPORT_PRICE
+from conebandit.kernels.cone_kernel.choice import perturbed_images
+from conebandit.kernels.cone_kernel.constants import (
+    BOX_MARGIN,
+    ELIMINATION_MARGIN,
+    FAR_SHARE,
+    REPORT_PRICE,
+    VARIANCE_FACTOR,
+)
+from conebandit.kernels.cone_kernel.state import CENTRE, OBSERVATIONS, SPREAD
 
 CONES = {
     "orthant": cb.Cone.orthant(2),
@@ -60,12 +68,12 @@ def plain_essential(images, slack):
     return kept
 
 
-def plain_errors(mean, deviation, images):
+def plain_errors(mean, deviation, images, slack):
     """The part that each arm has in the expected error of the report: its own, and as a rival of others."""
     arms, centre = range(len(images)), images.mean(axis=2)
     spread, errors = images.var(axis=2).sum(axis=1), np.zeros(len(images))
     for k in arms:
-        rival = max((a for a in arms if a != k), key=lambda a: np.min(centre[a] - centre[k]))
+        rival = max((a for a in arms if a != k), key=lambda a: np.min(centre[a] - centre[k] - slack))
         error = deviation[k] * norm.pdf(mean[k] / deviation[k])
         errors[k] += error * spread[k] / (spread[k] + spread[rival])
         errors[rival] += error * spread[rival] / (spread[k] + spread[rival])
@@ -79,6 +87,56 @@ def plain_worth(mean, deviation, uncertainty, informed, errors):
     rivals = deviation * norm.pdf((cost - cost.min()) / deviation)
     play = cost.min() * rivals / rivals.sum()
     return informed * uncertainty / (2 * (1 + uncertainty)) * (REPORT_PRICE * errors + play), cost - cost.min()
+
+
+def plain_choice(state, x, key):
+    """The chance of every arm, and whether it is reported, as docs/kernel.md says: from the state, step by step.
+
+    ``key`` is that of the perturbations, which are the only thing that is taken from the kernels.
+    """
+    phi, arms = plain_features(state.orders, x[None]).reshape(-1), range(len(state.weights))
+    drawn = np.einsum("j,kmjl->kml", phi, state.weights)
+    means, rough = drawn[:, :, 0], VARIANCE_FACTOR * ((drawn[:, :, 1:] - drawn[:, :, :1]) ** 2).mean(axis=2)
+    centre, spread = state.scales[CENTRE], state.scales[SPREAD]
+    levels, variances = (centre + spread * means) @ state.facets.T, (spread**2 * rough) @ (state.facets**2).T
+    beaten = [
+        any(np.all(levels[a] - levels[b] > ELIMINATION_MARGIN * np.sqrt(variances[a] + variances[b])) for a in arms)
+        for b in arms
+    ]
+    few, chances, shown = np.flatnonzero(~np.array(beaten)), np.zeros(len(arms)), np.zeros(len(arms), dtype=bool)
+    if len(few) == 1:
+        chances[few], shown[few] = 1.0, True
+        return chances, shown
+    gains = np.einsum("kmij,j->kmi", state.covs, phi)
+    exact = gains @ phi
+    reach = np.minimum((gains**2).sum(axis=2) / exact**2, 1).mean(axis=1)[few]  # a share
+    exact = np.where(np.array(beaten)[:, None], rough / VARIANCE_FACTOR, exact)  # only active arms are worth the time
+    uncertainty = VARIANCE_FACTOR * (exact / state.noise).mean(axis=1)
+    units = np.abs(state.facets) @ np.hypot(centre, spread)
+    images, narrow = (
+        perturbed_images(state.facets, state.scales, means, factor * exact, units, few, key)
+        for factor in (VARIANCE_FACTOR, 1.0)
+    )
+    margins, slack = plain_margins(images, state.slack / units), state.slack / units
+    mean, deviation = margins.mean(axis=1), margins.std(axis=1)
+    cost = deviation * norm.pdf(mean / deviation) + mean * norm.cdf(mean / deviation)
+    cheap = cost - cost.min() <= state.cheap[few]
+    nearby = 1 + (1 / uncertainty).sum()
+    informed = np.maximum(nearby, np.where(cheap, FAR_SHARE * state.size[OBSERVATIONS] * reach, 0))
+    errors = plain_errors(mean, deviation, images, slack)
+    worth, more = plain_worth(mean, deviation, uncertainty[few], informed, errors)
+    weights = uncertainty[few] * np.maximum(1 - more / worth, 0)
+    chances[few] = weights / weights.sum()
+    unacceptable, essential = (
+        (plain_margins(narrow, slack) > 0).mean(axis=1),
+        plain_essential(narrow, slack).mean(axis=1),
+    )
+    if not slack.any():
+        essential = 1 - unacceptable
+    shown[few] = (essential > unacceptable) | ((essential == unacceptable) & (essential >= 0.5))
+    if not shown.any():
+        shown[few[plain_margins(narrow, slack).mean(axis=1).argmin()]] = True
+    return chances, shown
 
 
 def plain_posterior(phi, y, chosen, *, noise, own, effects, effects_prior):

@@ -139,6 +139,15 @@ def test_kernels_without_a_loop_of_their_own_are_asked_one_by_one():
     assert policy.decide_many(contexts(policy, 2), range(2)).arms.tolist() == [3, 3]
 
 
+def test_other_kernels_than_those_of_a_class_need_not_know_what_these_leave_out():
+    class Last(cb.ConeKernel):
+        _kernels = LastArm
+
+    policy = Last(4, WORLD.cone, 2)
+    assert policy.decide([0.5, 0.5], 1).arm == 3
+    assert policy.decide_many([[0.5, 0.5]], [1]).arms.tolist() == [3]
+
+
 @pytest.mark.parametrize("kind", ALL)
 def test_bad_arguments_are_named_and_leave_no_trace(kind):
     policy = learn(make(kind), 30)

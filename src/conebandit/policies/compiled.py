@@ -75,6 +75,7 @@ class CompiledPolicy(LogPolicy):
         if "_kernels" in vars(cls):  # inherited loops would call the kernels of another policy
             cls._query = vars(cls).get("_query", one_by_one.ask)
             cls._observe_rows = vars(cls).get("_observe_rows", one_by_one.observe_rows)
+            cls._may_skip_report = vars(cls).get("_may_skip_report", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

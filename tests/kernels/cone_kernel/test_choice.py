@@ -11,6 +11,7 @@ from conebandit.kernels.cone_kernel.choice import (
     draw_by_weight,
     exact_variances,
     find_active,
+    find_rival,
     flag_reported,
     judge,
     perturbed_images,
@@ -18,6 +19,7 @@ from conebandit.kernels.cone_kernel.choice import (
     uncertainty_by_arm,
     undo_factor,
     weigh,
+    write_centres,
     write_costs,
     write_units,
 )
@@ -34,6 +36,7 @@ from conebandit.kernels.cone_kernel.steps import choose, costs_at, key_of_noise
 
 from ...plain_cone_kernel import (
     CONES,
+    plain_choice,
     plain_errors,
     plain_essential,
     plain_features,
@@ -96,18 +99,61 @@ def test_errors_of_a_report_are_shared_between_an_arm_and_its_rival(arms):
         judged = np.stack([rng.normal(0, 0.5, arms), rng.uniform(0.05, 0.8, arms)], axis=1)
         half = rng.uniform(0.1, 2, (arms, 2, 1)) * rng.normal(size=(arms, 2, 4))
         images = rng.normal(size=(arms, 2, 1)) + np.stack([half, -half], axis=3).reshape(arms, 2, 8)
-        errors = np.full(arms, np.nan)
-        share_errors(judged, images, errors)
-        np.testing.assert_allclose(errors, plain_errors(judged[:, 0], judged[:, 1], images), atol=1e-12)
+        errors, slack, units = np.full(arms, np.nan), rng.choice([0.0, 0.5], 2), rng.uniform(0.5, 2, 2)
+        share_errors(judged, images, images.mean(axis=2), slack, units, errors)
+        expected = plain_errors(judged[:, 0], judged[:, 1], images, slack / units)
+        np.testing.assert_allclose(errors, expected, atol=1e-12)
         total = (judged[:, 1] * norm.pdf(judged[:, 0] / judged[:, 1])).sum()
         assert errors.sum() == pytest.approx(total)  # nothing is lost, nothing counts twice
 
 
 def test_arms_that_are_certain_and_the_same_share_errors_as_well():
     judged, images, errors = np.array([[0.0, 1e-150]] * 3), np.ones((3, 2, 8)), np.empty(3)
-    share_errors(judged, images, errors)
+    share_errors(judged, images, np.ones((3, 2)), np.zeros(2), np.ones(2), errors)
     assert np.isfinite(errors).all()
     assert (errors >= 0).all()
+
+
+def test_where_a_metric_is_the_same_for_all_arms_the_rival_is_the_best_in_the_others():
+    centres = np.array([[5.0, 0.1], [5.0, 0.4], [5.0, 0.9], [5.0, 0.7]])
+    assert [find_rival(centres, np.zeros(2), np.ones(2), k) for k in range(4)] == [2, 2, 3, 2]
+
+
+def test_the_margin_of_an_arm_depends_on_its_rival():
+    """Also at a resolution: if the prediction of the rival moves on all facets, so does the margin."""
+    rng = np.random.default_rng(20)
+    for _ in range(200):
+        centres, slack, units = rng.normal(size=(5, 3)), rng.choice([0.0, 0.4, 1.0], 3), rng.uniform(0.5, 2, 3)
+        rival = find_rival(centres, slack, units, 0)
+        moved = centres.copy()
+        moved[rival] -= 1e-6
+        before, after = (plain_margins(given[:, :, None], slack / units)[0, 0] for given in (centres, moved))
+        assert after == pytest.approx(before - 1e-6, abs=1e-12)
+
+
+CHOICES = [
+    {"n_arms": 3, "n": 12, "dim": 1},
+    {"n_arms": 15, "n": 120},
+    {"n_arms": 5, "n": 60, "cone": "narrow"},
+    {"n_arms": 4, "n": 40, "cone": "half-plane"},
+    {"n_arms": 6, "n": 60, "cone": "three", "resolution": [0.3, 0.0, 0.1]},
+    {"n_arms": 6, "n": 50, "cone": "scalar", "resolution": 0.2},
+    {"n_arms": 5, "n": 60, "arm_features": [1.0, 2.0, 3.0, 5.0, 8.0]},
+]
+
+
+@pytest.mark.parametrize("options", CHOICES)
+def test_what_is_played_and_reported_equals_its_twin(options):
+    policy, several = trained(**options), 0
+    state, arms = policy._state, policy.n_arms
+    for x in np.random.default_rng(19).random((40, policy.context_dim)):
+        active, reported, chances = np.empty(arms, dtype=np.bool_), np.empty(arms, dtype=np.bool_), np.empty(arms)
+        choose(state, policy._seed, x, 3, active, reported, chances)
+        expected, shown = plain_choice(state, x, np.uint64(key_of_noise(state, policy._seed, x)))
+        np.testing.assert_allclose(chances, expected, atol=1e-6)
+        np.testing.assert_array_equal(reported, shown)
+        several += (chances > 0).sum() > 1
+    assert several > 0, "some are drawn"
 
 
 def test_draws_are_in_proportion_to_weights():
@@ -177,8 +223,21 @@ def test_the_factor_of_perturbations_can_be_undone():
     predicted, variances = rng.normal(size=(4, 2)), rng.uniform(0.01, 0.1, (4, 2))
     given = state.facets, state.scales, predicted
     images = perturbed_images(*given, VARIANCE_FACTOR * variances, units, arms, np.uint64(5))
-    undo_factor(images)
+    centres = np.empty((3, 2))
+    write_centres(*given, units, arms, centres)
+    np.testing.assert_allclose(centres, images.mean(axis=2), atol=1e-12)
+    undo_factor(images, centres)
     np.testing.assert_allclose(images, perturbed_images(*given, variances, units, arms, np.uint64(5)), atol=1e-12)
+
+
+def test_draws_that_are_equal_stay_so_without_the_factor():
+    rng = np.random.default_rng(21)
+    for _ in range(200):
+        centres = np.repeat(rng.normal(size=(1, 2)), 2, axis=0)
+        images = np.repeat(centres[:1, :, None] + rng.normal(size=(1, 2, 8)), 2, axis=0)
+        images[1, :, 1::2] += 1.0  # the others are not
+        undo_factor(images, centres)
+        np.testing.assert_array_equal(images[0, :, ::2], images[1, :, ::2])
 
 
 def test_every_perturbation_has_mean_0_variance_1_and_one_number_from_each_interval():

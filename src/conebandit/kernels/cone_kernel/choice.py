@@ -249,12 +249,14 @@ def judge(images: Floats, slack: Floats, units: Floats, judged: Floats) -> None:
 
 
 @in_place
-def undo_factor(images: Floats) -> None:
-    """Turn perturbations by VARIANCE_FACTOR times the posterior variance into draws from the posterior itself."""
+def undo_factor(images: Floats, centres: Floats) -> None:
+    """Turn perturbations by VARIANCE_FACTOR times the posterior variance into draws from the posterior itself.
+
+    ``centres`` (n, F) are the images of predictions as they are. Draws that were equal stay so.
+    """
     for i in range(images.shape[0]):
         for j in range(images.shape[1]):
-            image = images[i, j]
-            centre = 0.5 * (image[0] + image[1])  # they have opposite signs
+            image, centre = images[i, j], centres[i, j]
             for c in range(image.size):
                 image[c] = centre + (image[c] - centre) / math.sqrt(VARIANCE_FACTOR)
 
@@ -306,21 +308,37 @@ def write_costs(judged: Floats, costs: Floats) -> int:
 
 
 @in_place
-def find_rival(images: Floats, i: int) -> int:
-    """The arm that beats arm ``i`` most on every facet, or comes closest to it, by predictions as they are."""
-    rival, most = -1, -np.inf
-    for a in range(images.shape[0]):
+def write_centres(facets: Floats, scales: Floats, means: Floats, units: Floats, few: Ints, centres: Floats) -> None:
+    """Write the images of some arms (n, F), their predictions as they are."""
+    for i in range(few.size):
+        for j in range(units.size):
+            centres[i, j] = 0.0
+            for m in range(means.shape[1]):
+                centres[i, j] += facets[j, m] * (scales[CENTRE, m] + scales[SPREAD, m] * means[few[i], m])
+            centres[i, j] /= units[j]
+
+
+@in_place
+def find_rival(centres: Floats, slack: Floats, units: Floats, i: int) -> int:
+    """The arm on which the margin of arm ``i`` depends, by predictions as they are.
+
+    It beats arm ``i`` most on every facet, or comes closest to it. Of several that do so alike, as where a metric is
+    the same for all arms, it is the one that leads most on all facets together.
+    """
+    rival, most, most_in_all = -1, -np.inf, -np.inf
+    for a in range(centres.shape[0]):
         if a != i:
-            least = np.inf
-            for j in range(images.shape[1]):  # columns 0 and 1 have opposite signs
-                least = min(least, images[a, j, 0] + images[a, j, 1] - images[i, j, 0] - images[i, j, 1])
-            if least > most or rival < 0:
-                rival, most = a, least
+            least, in_all = np.inf, 0.0
+            for j in range(centres.shape[1]):
+                lead = centres[a, j] - centres[i, j] - slack[j] / units[j]
+                least, in_all = min(least, lead), in_all + lead
+            if least > most or (least == most and in_all > most_in_all) or rival < 0:
+                rival, most, most_in_all = a, least, in_all
     return rival
 
 
 @compiled
-def share_errors(judged: Floats, images: Floats, errors: Floats) -> None:
+def share_errors(judged: Floats, images: Floats, centres: Floats, slack: Floats, units: Floats, errors: Floats) -> None:
     """Write the part of the expected error of the report that each of several arms has in it (n,).
 
     To misjudge an arm costs the size of its margin, so it has an expected error of s times the normal density at the
@@ -331,11 +349,11 @@ def share_errors(judged: Floats, images: Floats, errors: Floats) -> None:
     for i in range(errors.size):
         errors[i] = 0.0
         for j in range(images.shape[1]):
-            image, centre = images[i, j], 0.5 * (images[i, j, 0] + images[i, j, 1])
+            image, centre = images[i, j], centres[i, j]
             for c in range(image.size):
                 spread[i] += (image[c] - centre) ** 2
     for i in range(errors.size):
-        z, rival = judged[i, 0] / judged[i, 1], find_rival(images, i)
+        z, rival = judged[i, 0] / judged[i, 1], find_rival(centres, slack, units, i)
         error = judged[i, 1] * _DENSITY_AT_ZERO * math.exp(-0.5 * z * z)
         own = spread[i] / max(spread[i] + spread[rival], MIN_DEVIATION)
         errors[i] += own * error

@@ -31,7 +31,7 @@ from conebandit.kernels.types import Bools, Floats, Ints
 
 @compiled
 def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, reported: Bools, chances: Floats) -> int:
-    """An arm in proportion to what an observation of it is worth; before the first fit, one of those seen least."""
+    """An arm that is worth an observation, by how uncertain it is; before the first fit, one of those seen least."""
     if state.size[FITTED] == 0:
         return choose_least_seen(state.counts, seed, key, active, reported, chances)
     arms, objectives, features, columns = state.weights.shape
@@ -74,13 +74,14 @@ def choose_among(
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
         images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
         choice.judge(images, state.slack, units, judged)
-        costs, errors = np.empty(few.size), np.empty(few.size)
+        costs, errors, centres = np.empty(few.size), np.empty(few.size), np.empty((few.size, units.size))
         best = choice.write_costs(judged, costs)
-        choice.share_errors(judged, images, errors)
+        choice.write_centres(state.facets, state.scales, means, units, few, centres)
+        choice.share_errors(judged, images, centres, state.slack, units, errors)
         choice.count_informed(reach, costs, best, few, state.cheap, nearby, state.size[OBSERVATIONS])
         choice.weigh(judged, costs, best, uncertainty, few, reach, errors, weights)
         if reported.size:
-            choice.undo_factor(images)
+            choice.undo_factor(images, centres)
             choice.flag_reported(images, state.slack, units, shown)
     else:
         shown[0], weights[0] = True, 1.0
