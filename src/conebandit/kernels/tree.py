@@ -517,17 +517,25 @@ def split(
         for k in range(tallies.shape[1]):
             tallies[new, k, ACTIVE] = tallies[node, k, ACTIVE]
     links[node, CHILD] = start
-    sample = links[node, FIRST]
-    links[node, FIRST] = links[node, LAST] = -1
-    while sample >= 0:
-        following = chain[sample, FOLLOWING]
-        append(links, tallies, moments, data, chain, find_leaf(links, data, sample, dim), sample)
-        sample = following
+    _deal(links, tallies, moments, data, chain, node, dim)
     for new in range(start, stop):
         for k in range(tallies.shape[1]):
             estimate_arm(links, tallies, moments, facets, constants, new, k)
         refine(tallies, moments, facets, constants, new, -1, size[OBSERVATIONS])
         report(links, tallies, moments, facets, new)
+
+
+@in_place
+def _deal(
+    links: Ints, tallies: Ints, moments: Floats, data: Floats, chain: NDArray[np.int32], node: int, dim: int
+) -> None:
+    """Deal the samples of a bin to its parts, oldest first."""
+    first, level, sample = links[node, CHILD], links[node, LEVEL], links[node, FIRST]
+    links[node, FIRST] = links[node, LAST] = -1
+    while sample >= 0:
+        following = chain[sample, FOLLOWING]
+        append(links, tallies, moments, data, chain, first + part_of(level, data, sample, dim), sample)
+        sample = following
 
 
 @in_place
