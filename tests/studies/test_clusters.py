@@ -1,10 +1,12 @@
 """Studies on a Dask and on a Ray cluster: the same bit for bit, also when a worker is killed."""
 
+import os
 import sys
 
 import pytest
 
 import conebandit as cb
+from conebandit.studies.pool import Workers, as_finished
 from tests.studies.killing import POSIX, lose_a_worker, noted, write_study
 
 SEEDS = 24
@@ -33,6 +35,39 @@ def test_a_dask_scheduler_at_an_address_is_used(tmp_path):
     assert sorted(noted(file)) == [0, 1, 2]
     with pytest.raises(ValueError, match=r"there is no Dask scheduler at tcp://127\.0\.0\.1:1"):
         cb.run_study(file, tmp_path / "other", backend="dask", address="tcp://127.0.0.1:1")
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask warns of busy machines
+def test_a_cluster_with_a_single_thread_makes_the_calls_itself():
+    distributed = pytest.importorskip("distributed", reason="pip install 'conebandit[dask]'")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        found = dict(as_finished(lambda _: os.getpid(), range(5), Workers("dask", address=cluster.scheduler_address)))
+    assert set(found) == set(range(5))
+    assert os.getpid() not in found.values()
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask warns of busy machines
+def test_what_a_worker_of_dask_cannot_unpack_is_told():
+    pytest.importorskip("distributed", reason="pip install 'conebandit[dask]'")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'not_there'"):
+        list(as_finished(abs, [OnlyHere()], Workers("dask", jobs=1)))
+
+
+class OnlyHere:
+    """As an object of a class that workers do not have."""
+
+    def __reduce__(self):
+        return exec, ("import not_there",)
+
+
+@POSIX
+@pytest.mark.filterwarnings("ignore")  # of workers that are gone
+@pytest.mark.parametrize("backend", ["dask", pytest.param("ray", marks=pytest.mark.large_package)])
+def test_a_call_that_kills_its_workers_is_given_up_and_all_others_are_made(backend):
+    package = {"dask": "distributed"}.get(backend, backend)
+    pytest.importorskip(package, reason=f"pip install 'conebandit[{backend}]'")
+    calls = as_finished(lambda n: os._exit(9) if n == 3 else n, range(8), Workers(backend, jobs=2), given_up=str)
+    assert dict(calls) == {number: "3" if number == 3 else number for number in range(8)}
 
 
 @POSIX

@@ -1,7 +1,7 @@
 """Many calls of one function on several workers: of this machine, of a Dask cluster or of a Ray cluster.
 
-All go through joblib. Results come as they are finished, in any order. A worker may die (killed for want of memory, a
-machine that is gone): its calls are made again elsewhere.
+Results come as they are finished, in any order. A worker may die (killed for want of memory, a machine that is gone):
+its calls are made again elsewhere, but for one that kills whatever it runs on. All but those of Dask go through joblib.
 
 Sums of floating-point numbers depend on how many threads a linear-algebra library (BLAS) divides them among. Workers
 have one thread for it, those of Dask and Ray by their own defaults, so all give the same results bit for bit.
@@ -10,7 +10,9 @@ have one thread for it, those of Dask and Ray by their own defaults, so all give
 from __future__ import annotations
 
 import itertools
+import pickle
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,13 +25,15 @@ from conebandit.validate.arguments import is_integer
 
 Backend = Literal["loky", "threads", "dask", "ray", "sequential"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
-MAX_LOSSES = 5  # times that workers may die without any call being finished in between
+MAX_LOSSES = 20  # times that workers may die without any call being finished in between
+MAX_TRIES = 3  # times that they may die of one call that is alone
 WAVE_SECONDS = 20.0  # where results come in waves, about this often
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-Calls = Iterable[Any]
-Run = Callable[[Calls], Iterable[Any]]  # calls made by ``delayed`` -> their results
+Call = Any  # made by ``delayed``
+Calls = Iterable[Call]
+Run = Callable[[Calls], Iterable[Any]]  # calls -> their results
 
 
 @dataclass(frozen=True)
@@ -81,36 +85,75 @@ class Workers:
 
 
 def as_finished(
-    function: Callable[[Given], Result], given: Sequence[Given], workers: Workers
+    function: Callable[[Given], Result],
+    given: Sequence[Given],
+    workers: Workers,
+    *,
+    given_up: Callable[[Given], Result] | None = None,
 ) -> Generator[tuple[int, Result], None, None]:
     """Call a function with each of these; its results as they come, each with the number of what was given.
 
-    What the function raises is raised here, and ends it.
+    What the function raises is raised here, and ends it. When a worker dies, one of the calls under way may have killed
+    it: these come after all others, in two halves, and so on until the one that does it is alone. If it has died there
+    ``MAX_TRIES`` times, its result is what ``given_up`` says of it; without that function, a ``RuntimeError`` ends it.
 
     Examples
     --------
     >>> sorted(as_finished(abs, [3, -4], Workers("sequential")))
     [(0, 3), (1, 4)]
     """
-    left = set(range(len(given)))
-    losses = 0
+    waiting, losses = _Waiting(len(given)), 0
     with ExitStack() as opened:
         run, lost = opened.enter_context(_OPEN[workers.backend](workers))
-        while left:
+        while waiting.groups:
+            left, begun = dict.fromkeys(waiting.groups.popleft()), set[int]()
+            calls = (_beginning(delayed(_numbered)(function, n, given[n]), begun, n) for n in tuple(left))
             try:
-                for number, result in run(delayed(_numbered)(function, n, given[n]) for n in sorted(left)):
+                for number, result in run(calls):
                     if number in left:  # where a worker was lost, a call may have been answered twice
-                        left.remove(number)
+                        del left[number]
                         losses = 0
                         yield number, result
             except lost as error:
                 losses += 1
-                if losses > MAX_LOSSES:
-                    raise RuntimeError(
-                        f"workers have died {losses} times without finishing a run: there is too little memory for so "
-                        "many, or what they run kills them. Try fewer jobs, or the backend sequential to see what "
-                        "happens; finished runs are kept."
-                    ) from error
+                culprit = waiting.after_a_loss(list(left), begun)
+                if losses > MAX_LOSSES or (culprit is not None and given_up is None):
+                    raise RuntimeError(_WORDS.format(times=losses)) from error
+                if culprit is not None and given_up is not None:
+                    yield culprit, given_up(given[culprit])
+
+
+class _Waiting:
+    """Groups of calls that are still to be made, by number; those of a group are under way together."""
+
+    def __init__(self, calls: int) -> None:
+        self.groups = deque([list(range(calls))] if calls else [])
+        self._tries = Counter[int]()
+
+    def after_a_loss(self, left: list[int], begun: set[int]) -> int | None:
+        """Put back what was left when a worker died; the call that has killed it, if that is certain by now."""
+        suspects, rest = [n for n in left if n in begun], [n for n in left if n not in begun]
+        if rest:
+            self.groups.appendleft(rest)
+        if len(suspects) == 1:
+            self._tries.update(suspects)
+            if self._tries[suspects[0]] >= MAX_TRIES:
+                return suspects[0]
+        half = (len(suspects) + 1) // 2
+        self.groups.extend(part for part in (suspects[:half], suspects[half:]) if part)
+        return None
+
+
+_WORDS = (
+    "workers have died {times} times without finishing a run: there is too little memory for so many, or what they run "
+    "kills them. Try fewer jobs, or the backend sequential to see what happens; finished runs are kept."
+)
+
+
+def _beginning(call: Call, begun: set[int], number: int) -> Call:
+    """A call, noted as one that workers have been handed."""
+    begun.add(number)
+    return call
 
 
 def _numbered(function: Callable[[Given], Result], number: int, given: Given) -> tuple[int, Result]:
@@ -153,11 +196,44 @@ def _dask(workers: Workers) -> Iterator[Opened]:
                 LocalCluster(n_workers=workers.number, threads_per_worker=1, dashboard_address=None)
             )
         try:
-            opened.enter_context(Client(where, timeout=30))
+            client = opened.enter_context(Client(where, timeout=30))
         except OSError as error:
             raise ValueError(f"there is no Dask scheduler at {workers.address}: {error}.") from None
-        opened.enter_context(parallel_config("dask", n_jobs=-1))
-        yield Parallel(return_as="generator_unordered"), (KilledWorker,)
+        yield (lambda calls: _submitted(calls, client)), (KilledWorker,)
+
+
+def _submitted(calls: Calls, client: Any) -> Iterator[Any]:
+    """Results of calls on a Dask cluster as they come; twice as many are under way as the cluster has threads.
+
+    Not by joblib: it never says that a call has killed its workers, and makes the calls in this very process if the
+    cluster has a single thread.
+    """
+    import cloudpickle  # noqa: PLC0415  (comes with the extra)
+    from distributed import as_completed  # noqa: PLC0415
+
+    rest, under_way = iter(calls), as_completed()
+    pending: set[Any] = set()
+    try:
+        while True:
+            ahead = 2 * max(sum(client.nthreads().values()), 1)
+            for call in itertools.islice(rest, max(ahead - len(pending), 0)):
+                future = client.submit(_unpacked, cloudpickle.dumps(call), pure=False)
+                pending.add(future)
+                under_way.add(future)
+            if not pending:
+                return
+            finished = next(under_way)
+            pending.remove(finished)
+            yield finished.result()
+    finally:
+        if client.status == "running":  # otherwise they have ended with it
+            client.cancel(list(pending))
+
+
+def _unpacked(call: bytes) -> Any:
+    """What a call gives; unpacked here, since what a worker cannot unpack by itself it never answers."""
+    function, arguments, options = pickle.loads(call)
+    return function(*arguments, **options)
 
 
 @contextmanager
