@@ -1,5 +1,6 @@
 """Studies: the same on any number of processes, resumed without a run twice, refused where they would be mixed."""
 
+import itertools
 import json
 import os
 import signal
@@ -246,8 +247,8 @@ def test_other_versions_and_changed_modules_are_told(own, monkeypatch):
 
 
 def test_workers_with_other_versions_are_told(own, monkeypatch):
-    answers = iter(["conebandit 1.0", *["conebandit 0.0"] * 4])  # of this process, then of the workers
-    monkeypatch.setattr(runs_module, "in_words", lambda _: next(answers))
+    answers = itertools.cycle(["conebandit 0.0", "conebandit 1.0"])  # of a worker, then of this process, run by run
+    monkeypatch.setattr(runs_module, "made_with", lambda _: next(answers))
     with pytest.warns(UserWarning, match="a worker has other versions than this process"):
         study = cb.run_study(own, own.with_suffix(""), backend="sequential")
     assert set(study.to_frame()["versions"]) == {"conebandit 0.0"}
@@ -358,6 +359,47 @@ def test_calls_that_kill_every_process_end_it(monkeypatch):
     monkeypatch.setattr(pool_module, "MAX_LOSSES", 1)
     with pytest.raises(RuntimeError, match="workers have died 2 times without finishing a run"):
         list(as_finished(killing, [0], Workers(jobs=1)))
+
+
+def killing_some(given):
+    """Kills its process if the number is 5 or 11."""
+    if given in (5, 11):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return given * given
+
+
+@POSIX
+def test_a_call_that_kills_its_process_does_not_keep_others_from_being_made():
+    found = dict(as_finished(killing_some, range(16), Workers(jobs=2), given_up=lambda given: -given))
+    assert found == {number: -number if number in (5, 11) else number * number for number in range(16)}
+
+
+@POSIX
+def test_a_call_that_is_given_up_ends_it_where_nobody_takes_that():
+    with pytest.raises(RuntimeError, match="workers have died 3 times without finishing a run"):
+        list(as_finished(killing_some, [1, 5], Workers(jobs=2)))
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("os._exit(9)", "it has killed its process again and again"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+    ],
+)
+def test_a_run_that_ends_its_process_is_named_and_all_others_are_kept(tmp_path, monkeypatch, does, says):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"ending_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(
+        "import os\nimport conebandit as cb\n\n\ndef world(seed):\n"
+        f"    if seed == 3:\n        {does}\n    return cb.environments.paper(n_arms=3, change_point=20)\n"
+    )
+    table = f'policies = ["random"]\nenvironments = ["{name}:world"]\nhorizon = 40\nseeds = 9\n'
+    (tmp_path / "s.toml").write_text(table)
+    with pytest.raises(RuntimeError, match=f"1 of 9 runs have failed.*with seed 3: .*{says}"):
+        cb.run_study(tmp_path / "s.toml", tmp_path / "results", jobs=2)
+    assert sorted(cb.load_study(tmp_path / "results").to_frame()["seed"].to_list()) == [0, 1, 2, 4, 5, 6, 7, 8]
 
 
 def test_a_call_that_is_answered_twice_counts_once(monkeypatch):

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from conebandit._version import __version__
 from conebandit.studies.declaration import differences
 from conebandit.studies.parts import Parts, write_whole
-from conebandit.studies.plan import Kind, Plan
+from conebandit.studies.plan import Job, Kind, Plan
 
 if sys.platform == "win32":
     import msvcrt
@@ -51,6 +52,25 @@ def in_words(found: Mapping[str, str]) -> str:
     'numpy 2.1.0, python 3.13.1'
     """
     return ", ".join(f"{name} {version}" for name, version in found.items())
+
+
+def made_with(job: Job) -> str:
+    """Versions in words, and which form of the user's own modules a run has used.
+
+    Examples
+    --------
+    >>> from conebandit.studies.plan import Entry, Scene
+    >>> policy, world = Entry("ucb1", "ucb1", {}), Entry("paper", "paper", {})
+    >>> made_with(Job(0, policy, Scene(world, 100, "paper"), seed=0)) == in_words(versions())
+    True
+    """
+    return ", ".join([_versions_in_words(), *([in_words(job.modules)] if job.modules else [])])
+
+
+@lru_cache(maxsize=1)
+def _versions_in_words() -> str:
+    """To look versions up takes longer than some runs."""
+    return in_words(versions())
 
 
 class Folder:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
+from conebandit.studies.modules import read_module
 
 
 def is_own(name: str) -> bool:
@@ -25,7 +24,7 @@ def is_own(name: str) -> bool:
 
 
 def imported(path: str, folders: Sequence[str] = ()) -> Any:
-    """What an import path names; modules are also looked for in these folders, and those come first.
+    """What an import path names, as it is in its file now; :func:`read_module` says where modules are looked for.
 
     Raises
     ------
@@ -40,15 +39,14 @@ def imported(path: str, folders: Sequence[str] = ()) -> Any:
     module_name, _, name = path.partition(":")
     if not module_name or not all(part.isidentifier() for part in name.split(".")):
         raise ValueError(f"{path!r} is not an import path; write module:name, such as mine:EpsilonGreedy.")
-    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     try:
-        module = importlib.import_module(module_name)
+        module = read_module(module_name, folders)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise ValueError(f"{path!r} needs the module {error.name}, which is not installed.") from error
         where = f" in {' or '.join(folders)}, nor installed" if folders else ""
         raise ValueError(f"{path!r}: there is no module {module_name}{where}.") from None
-    except Exception as error:  # whatever somebody's module raises
+    except (Exception, SystemExit) as error:  # whatever somebody's module raises
         raise ValueError(f"{path!r} cannot be imported: {type(error).__name__}: {error}.") from error
     found: Any = module
     for part in name.split("."):

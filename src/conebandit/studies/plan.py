@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ import numpy as np
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.studies.bench import find_contenders, last_change
+from conebandit.studies.modules import digest, marks
 from conebandit.studies.own import imported, is_own
 from conebandit.studies.worlds import OURS, world_maker
 from conebandit.validate.arrays import FloatArray
@@ -61,6 +61,11 @@ class Job(NamedTuple):
             "horizon": self.scene.horizon,
             "seed": self.seed,
         }
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Marks of the modules of the user's own that it was made with, once it was made in this process."""
+        return marks([self.policy.name, self.scene.environment.name])
 
 
 @dataclass(frozen=True)
@@ -213,17 +218,12 @@ class Kind(NamedTuple):
         return f"{self.name}.json"
 
 
-def digest(file: Path) -> str:
-    """A fingerprint of a file."""
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
 @contextmanager
 def naming(what: str) -> Iterator[None]:
     """Within, anything that goes wrong is a ``ValueError`` that says what it was about."""
     try:
         yield
-    except Exception as error:  # whatever settings lead to, and whatever somebody's own class raises
+    except (Exception, SystemExit) as error:  # whatever settings lead to, and whatever somebody's own class raises
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         missing = _MISSING.search(str(error)) if isinstance(error, TypeError) else None
         told = f"{kind}{error}" if missing is None else f"it needs an entry {missing[1]}."

@@ -19,7 +19,7 @@ from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.bench import last_change
 from conebandit.studies.declaration import plan_from
-from conebandit.studies.folder import in_words, versions
+from conebandit.studies.folder import made_with
 from conebandit.studies.parts import CURVE, Parts, Row
 from conebandit.studies.plan import Job, Kind, Plan, Recipe
 from conebandit.studies.pool import Workers, as_finished
@@ -55,7 +55,7 @@ def one_run(recipe: Recipe, job: Job) -> Row | Failure:
         run = simulate(policy, world, job.scene.horizon, job.seed, resolution=recipe.resolution)
         after = last_change(world)
         averages = {name: run.average(name, after=after) for name in SERIES}
-    except Exception as error:  # whatever somebody's own class raises
+    except (Exception, SystemExit) as error:  # whatever somebody's own class raises
         return Failure(job, f"{type(error).__name__}: {error}")
     kept = recipe.rounds(job.scene.horizon).astype(np.int64) - 1
     return {
@@ -64,7 +64,7 @@ def one_run(recipe: Recipe, job: Job) -> Row | Failure:
         **averages,
         **{f"{name}{CURVE}": run.cumulative(name)[kept].tolist() for name in recipe.curves},
         "seconds": time.perf_counter() - start,
-        "versions": in_words(versions()),
+        "versions": made_with(job),
     }
 
 
@@ -86,20 +86,25 @@ def make_runs(
     ``step`` is called when a run is on the disk, ``caution`` when workers have other versions than this process.
     """
     failures: list[Failure] = []
-    known = {in_words(versions())}
+    told: set[str] = set()
     jobs = [plan.job(run) for run in missing]
-    with Writer(parts, step) as writer, closing(as_finished(partial(kind.run, plan.recipe), jobs, workers)) as results:
-        for _, result in results:
+    finished = as_finished(partial(kind.run, plan.recipe), jobs, workers, given_up=_killed)
+    with Writer(parts, step) as writer, closing(finished) as results:
+        for number, result in results:
             if isinstance(result, Failure):
                 failures.append(result)
                 if len(failures) >= MAX_FAILURES:
                     break
                 continue
-            if result["versions"] not in known:
-                known.add(result["versions"])
+            if result["versions"] not in (*told, made_with(jobs[number])):
+                told.add(result["versions"])
                 caution(f"a worker has other versions than this process, and results may differ: {result['versions']}.")
             writer.add(result)
     return failures
+
+
+def _killed(job: Job) -> Failure:
+    return Failure(job, "it has killed its process again and again, or there is too little memory for it")
 
 
 @dataclass

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.environments.base import Environment
-from conebandit.studies.folder import in_words, versions
+from conebandit.studies.folder import made_with
 from conebandit.studies.parts import Row
 from conebandit.studies.plan import OF_ENVIRONMENTS, Entry, Job, Maker, Plan, Scene, naming, require
 from conebandit.studies.runs import Failure
@@ -111,12 +110,6 @@ class TrialPlan(Plan[Recipe]):
                 declared_rules(self.recipe.rules, world.n_arms)  # also where no design uses them
 
 
-@lru_cache(maxsize=1)
-def _made_with() -> str:
-    """Versions in words; to look them up takes longer than some trials."""
-    return in_words(versions())
-
-
 def one_trial(recipe: Recipe, job: Job) -> Row | Failure:
     """One trial as a row of numbers. What it raises, often in code of the user's own, is handed back."""
     start = time.perf_counter()
@@ -128,11 +121,11 @@ def one_trial(recipe: Recipe, job: Job) -> Row | Failure:
         found = measures.measured(
             trial, conduct, treated, recipe.truth(world, trial.fresh), recipe.on_average(world, trial.size)
         )
-    except Exception as error:  # whatever somebody's own class raises
+    except (Exception, SystemExit) as error:  # whatever somebody's own class raises
         return Failure(job, f"{type(error).__name__}: {error}")
     return {
         **job.columns,
         **found,
         "seconds": time.perf_counter() - start,
-        "versions": _made_with(),
+        "versions": made_with(job),
     }
