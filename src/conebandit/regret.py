@@ -35,6 +35,7 @@ from conebandit.validate.arrays import FloatArray
 BoolArray = NDArray[np.bool_]
 
 SERIES = ("play", "front", "shortfall", "coverage", "recall", "precision", "lost", "missed", "bad")
+RESOLVED = ("play", "missed", "bad")  # which depend on a resolution
 SHARES = ("recall", "precision", "lost", "missed", "bad")  # of arms, between 0 and 1
 
 

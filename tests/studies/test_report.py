@@ -171,3 +171,14 @@ def test_two_studies_are_compared_where_they_are_the_same(folder, tmp_path):
     longer = cb.run_study(STUDY | {"horizon": 160, "seeds": 1}, tmp_path / "longer", backend="sequential")
     with pytest.raises(ValueError, match="there is nothing to compare"):
         compare(Results(folder), Results(longer.path), ["play"])
+
+
+def test_another_resolution_is_said_where_series_depend_on_it(folder, tmp_path):
+    coarse = cb.run_study(STUDY | {"resolution": 0.05, "seeds": 2}, tmp_path / "coarse", backend="sequential").path
+    found = compare(Results(folder), Results(coarse), ["play", "front", "bad"]).words
+    assert "The first has resolution 0.0, the second 0.05. These series are then not measured alike" in found[-1]
+    assert found[-1].endswith(": play, bad.")
+    done = CliRunner().invoke(app, ["study", "compare", str(folder), str(coarse)])
+    assert found[-1].replace("play, bad", "play") in done.output
+    for other, series in ((coarse, ["front", "recall"]), (folder, ["play"])):
+        assert "measured" not in " ".join(compare(Results(folder), Results(other), series).words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from conebandit.regret import RESOLVED
 from conebandit.studies.folder import in_words
 from conebandit.studies.paired import BySeed, Paired, paired
 from conebandit.studies.results import Results
@@ -43,7 +44,7 @@ def compare(first: Results, second: Results, series: Sequence[str]) -> Compariso
         values += [pair for cell in cells for pair in _both(before.get(cell, {}), after.get(cell, {}))]
     every = (*first.policies, *second.policies, *first.environments, *second.environments)
     alone = [label for label in dict.fromkeys(every) if label not in policies and label not in places]
-    return Comparison(found, _words(first, second, values, alone))
+    return Comparison(found, [*_words(first, second, values, alone), *_resolutions(first, second, series)])
 
 
 def _words(first: Results, second: Results, values: Sequence[tuple[float, float]], alone: Sequence[str]) -> list[str]:
@@ -60,6 +61,18 @@ def _words(first: Results, second: Results, values: Sequence[tuple[float, float]
     if first.about["data"] != second.about["data"]:
         words.append("Their files of data differ, so environments of the same label may not be the same.")
     return words
+
+
+def _resolutions(first: Results, second: Results, series: Sequence[str]) -> list[str]:
+    """What has to be said if the two were measured with different resolutions, and series depend on that."""
+    before, after = (study.plan.recipe.resolution for study in (first, second))
+    concerned = [name for name in series if name in RESOLVED]
+    if before == after or not concerned:
+        return []
+    return [
+        f"The first has resolution {before}, the second {after}. These series are then not measured alike, and may "
+        f"differ for that alone: {', '.join(concerned)}."
+    ]
 
 
 def _both(before: BySeed, after: BySeed) -> list[tuple[float, float]]:
