@@ -4,6 +4,7 @@ import csv
 import io
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 from typer.testing import CliRunner
@@ -171,6 +172,21 @@ def test_two_studies_are_compared_where_they_are_the_same(folder, tmp_path):
     longer = cb.run_study(STUDY | {"horizon": 160, "seeds": 1}, tmp_path / "longer", backend="sequential")
     with pytest.raises(ValueError, match="there is nothing to compare"):
         compare(Results(folder), Results(longer.path), ["play"])
+
+
+def test_two_studies_without_a_run_in_common_are_refused_in_words(folder, tmp_path):
+    others = cb.run_study(STUDY | {"seeds": [7, 8]}, tmp_path / "others", backend="sequential").path
+    done = CliRunner().invoke(app, ["study", "compare", str(folder), str(others), "--to", str(tmp_path / "tables")])
+    assert done.exit_code == 2, done.output
+    assert "Invalid value for SECOND: there is nothing to compare" in " ".join(done.output.replace("│", " ").split())
+    with pytest.raises(ValueError, match=r"the first has seeds \[0, 1, 2, 3, 4\], the second \[7, 8\]. Run one"):
+        compare(Results(folder), Results(others), ["play"])
+    begun = cb.run_study(STUDY | {"seeds": [7, 1]}, tmp_path / "begun", backend="sequential").path
+    for part in (begun / "parts").glob("*.parquet"):
+        frame = pl.read_parquet(part)
+        frame.filter(pl.col("seed") == 7).write_parquet(part)
+    with pytest.raises(ValueError, match="no run in common that is finished"):
+        compare(Results(folder), Results(begun), ["play"])
 
 
 def test_another_resolution_is_said_where_series_depend_on_it(folder, tmp_path):

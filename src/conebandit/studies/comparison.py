@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from conebandit.experiment.entries import short
 from conebandit.regret import RESOLVED
 from conebandit.studies.folder import in_words
 from conebandit.studies.paired import BySeed, Paired, paired
@@ -26,7 +27,7 @@ def compare(first: Results, second: Results, series: Sequence[str]) -> Compariso
     Raises
     ------
     ValueError
-        If they have nothing in common.
+        If they have nothing in common, or no finished run.
     """
     places = [s.label for s in second.plan.scenes if s.label in first.environments and first.scene(s.label) == s]
     policies = [policy for policy in second.policies if policy in first.policies]
@@ -42,9 +43,21 @@ def compare(first: Results, second: Results, series: Sequence[str]) -> Compariso
         before, after = first.cells(name), second.cells(name)
         found += paired(after, before, [(cell, cell) for cell in cells], name, at_once=len(cells) * len(series))
         values += [pair for cell in cells for pair in _both(before.get(cell, {}), after.get(cell, {}))]
+    if not found:
+        raise ValueError(_no_run(first, second))
     every = (*first.policies, *second.policies, *first.environments, *second.environments)
     alone = [label for label in dict.fromkeys(every) if label not in policies and label not in places]
     return Comparison(found, [*_words(first, second, values, alone), *_resolutions(first, second, series)])
+
+
+def _no_run(first: Results, second: Results) -> str:
+    """Why two studies with the same policies and environments have no run in common, and what to do."""
+    problem = f"there is nothing to compare: {first.path} and {second.path} have no run in common"
+    before, after = first.plan.seeds, second.plan.seeds
+    if set(before) & set(after):
+        return f"{problem} that is finished. Run what is left of them, then compare."
+    seeds = f"the first has seeds {short(list(before))}, the second {short(list(after))}"
+    return f"{problem}: {seeds}. Run one of them, in another folder, with seeds of the other."
 
 
 def _words(first: Results, second: Results, values: Sequence[tuple[float, float]], alone: Sequence[str]) -> list[str]:
