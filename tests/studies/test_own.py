@@ -33,6 +33,13 @@ def drawn(seed, tilt=0.0):
 class Broken:
     def __init__(self):
         raise RuntimeError("not today")
+
+
+class Other:
+    n_arms, n_objectives = 3, 2
+
+    def __init__(self, n_arms, cone, context_dim):
+        pass
 """
 
 
@@ -63,6 +70,31 @@ def test_ones_own_run_is_that_of_simulate_bit_for_bit(mine, tmp_path):
     world = cb.environments.smooth(n_arms=3, context_dim=1, change_point=10, seed=3)
     policy = imported(f"{mine}:EpsilonGreedy")(3, world.cone, 1, seed=3)
     assert rows[0]["play"] == cb.simulate(policy, world, 50, seed=3).average("play", after=10)
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "says"),
+    [
+        ("--policy", "not_there_at_all:X", "'{path}': there is no module not_there_at_all in"),
+        ("--policy", "{mine}:Nothing", "'{path}': {mine} has no Nothing."),
+        ("--policy", "{mine}:means", "TypeError: means() takes 1 positional argument"),
+        ("--policy", "{mine}:Other", "it has no context_dim; check_policy says what else is wrong with it."),
+        ("--task", "not_there_at_all:x", "'{path}': there is no module not_there_at_all in"),
+        ("--task", "{mine}:nothing", "'{path}': {mine} has no nothing."),
+        ("--task", "{mine}:Broken", "RuntimeError: not today"),
+        ("--task", "{mine}:Other.n_objectives", "it has no n_arms; check_environment says what else is wrong with it."),
+    ],
+)
+def test_bench_names_what_cannot_be_made_before_anything_runs(mine, monkeypatch, option, path, says):
+    monkeypatch.setattr("conebandit.studies.bench.run_suite", lambda **_: pytest.fail("it has begun to run"))
+    monkeypatch.setattr("rich.console.Console.width", 1000)
+    given = path.format(mine=mine)
+    done = CliRunner().invoke(app, ["bench", "--task", "paper", "--policy", "random", option, given])
+    assert done.exit_code == 2, done.output
+    told = f"{'policy' if option == '--policy' else 'environment'} {given} cannot be made: "
+    told += says.format(path=given, mine=mine)
+    assert f"Invalid value for {option}: {told}" in " ".join(done.output.replace("│", " ").split())
+    assert not Path("bench").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +43,7 @@ def bench(
     """Compare policies over the suite of environments; prints and writes a leaderboard (JSON and Markdown)."""
     from conebandit.studies import bench as runs  # noqa: PLC0415  (compiles many kernels)
     from conebandit.studies import leaderboard, suite  # noqa: PLC0415
+    from conebandit.studies.plan import make_environment, make_policy  # noqa: PLC0415
     from conebandit.studies.standings import standings  # noqa: PLC0415
 
     here = (os.getcwd(),)
@@ -48,6 +51,10 @@ def bench(
         contenders = runs.find_contenders(policy, here) if policy else runs.CONTENDERS
     with checking("--task"):
         tasks = suite.find_tasks(task, here) if task else suite.SUITE
+        worlds = [make_environment(each.name, partial(each.make, 0)) for each in tasks]
+    with checking("--policy"):
+        for world, contender in product(worlds, contenders):
+            make_policy(contender.name, partial(contender.make, world, 0))
     if quick:
         seeds, horizon = 1, runs.QUICK_HORIZON
     page, data = to / "leaderboard.md", to / "leaderboard.json"

@@ -84,17 +84,15 @@ class Maker:
     def environment(self, scene: Scene, seed: int) -> Environment:
         """The environment of a run."""
         entry = scene.environment
-        with naming(f"environment {entry.label} cannot be made"):
-            made = world_maker(entry.name, self.folders)(seed, **self.settings(entry))
-            require(made, OF_ENVIRONMENTS)
-        return made
+        return make_environment(
+            entry.label, lambda: world_maker(entry.name, self.folders)(seed, **self.settings(entry))
+        )
 
     def policy(self, entry: Entry, world: Environment, seed: int) -> Policy:
         """The policy of a run."""
-        with naming(f"policy {entry.label} cannot be made"):
-            made = find_contenders([entry.name], self.folders)[0].make(world, seed, **entry.settings)
-            require(made, OF_POLICIES)
-        return made
+        return make_policy(
+            entry.label, lambda: find_contenders([entry.name], self.folders)[0].make(world, seed, **entry.settings)
+        )
 
     def settings(self, entry: Entry) -> dict[str, Any]:
         """The settings of an environment, with the whole path of its file of data."""
@@ -231,6 +229,22 @@ def naming(what: str) -> Iterator[None]:
 
 
 _MISSING = re.compile(r"missing \d+ required [\w -]*arguments?: (\S+?)(?:$|,| and )")
+
+
+def make_environment(label: str, make: Callable[[], Environment]) -> Environment:
+    """What ``make`` gives; a ``ValueError`` with the label if that fails, or if it is no environment."""
+    with naming(f"environment {label} cannot be made"):
+        made = make()
+        require(made, OF_ENVIRONMENTS)
+    return made
+
+
+def make_policy(label: str, make: Callable[[], Policy]) -> Policy:
+    """What ``make`` gives; a ``ValueError`` with the label if that fails, or if it is no policy."""
+    with naming(f"policy {label} cannot be made"):
+        made = make()
+        require(made, OF_POLICIES)
+    return made
 
 
 def require(made: Any, members: tuple[str, ...]) -> None:
