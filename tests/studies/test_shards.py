@@ -119,6 +119,12 @@ def test_shards_are_files():
         cb.learn_shards(make("ParetoUCB1"), pl.DataFrame({"arm": [0]}), backend="sequential")
 
 
+@pytest.mark.parametrize("files", [[], (), [[]]])
+def test_at_least_one_file_is_needed(files):
+    with pytest.raises(ValueError, match=r"files must be at least one Parquet file; got (\[\]|\(\))\. Give a file, a"):
+        cb.learn_shards(make("ParetoUCB1"), files, backend="sequential")
+
+
 def test_a_bad_row_is_named_by_its_file(folder):
     frame = pl.read_parquet(folder / "site-3.parquet")
     frame.with_columns(arm=pl.when(pl.int_range(pl.len()) == 17).then(9).otherwise("arm")).write_parquet(

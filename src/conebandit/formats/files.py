@@ -118,6 +118,11 @@ def find_parquet(given: Any) -> list[Path]:
     (['a.parquet', 'b.parquet'], ['b.parquet'])
     """
     if isinstance(given, list | tuple):
+        if not given:
+            raise ValueError(
+                f"files must be at least one Parquet file; got {given!r}. Give a file, a folder, a pattern such as "
+                "'log/*.parquet', or a list of these."
+            )
         files = [file for each in given for file in find_parquet(each)]
         twice = [str(file) for file, number in Counter(file.resolve() for file in files).items() if number > 1]
         if twice:
