@@ -188,6 +188,7 @@ def test_a_table_is_an_environment(tmp_path):
         ({"contexts": ["site"]}, "contexts: column 'site' must hold numbers in every row"),
         ({"contexts": "age"}, "contexts must be a list of names of columns; got 'age'"),
         ({"sorted_by": "relief", "at": [9]}, "sorted_by must be one of the contexts, age; got 'relief'"),
+        ({"group": "site", "sorted_by": "age", "at": [9]}, "got group 'site' and sorted_by 'age'. Leave one out"),
     ]:
         with pytest.raises(ValueError, match=says):
             from_file(tmp_path / "visits.csv", **settings | change)

@@ -108,7 +108,7 @@ def from_file(
         Names of its columns.
     group, phases, sorted_by, at
         When which rows come: those of one group after those of another, or sorted by a column of the contexts; a phase
-        begins at each round of ``at``. By default all rows at any time.
+        begins at each round of ``at``. Either ``group`` or ``sorted_by``; by default all rows at any time.
     settings
         ``ranges``, ``low`` and ``cone`` of ``from_table``.
 
@@ -121,6 +121,11 @@ def from_file(
     >>> from_file(path, contexts=["age"], arms="arm", outcomes=["relief"], sorted_by="age", at=[100]).change_points
     (100,)
     """
+    if group is not None and sorted_by is not None:
+        raise ValueError(
+            f"group and sorted_by both say which rows come when; got group {group!r} and sorted_by {sorted_by!r}. "
+            "Leave one out."
+        )
     columns = read_columns(path)
     x = _numbers(columns, contexts, "contexts")
     if group is not None:
