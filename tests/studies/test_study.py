@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 
 import numpy as np
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +18,8 @@ from conebandit.regret import SERIES
 from conebandit.studies import folder as folder_module
 from conebandit.studies import pool as pool_module
 from conebandit.studies import runs as runs_module
+from conebandit.studies.declaration import read_plan
+from conebandit.studies.estimate import estimate
 from conebandit.studies.folder import Folder
 from conebandit.studies.parts import Parts
 from conebandit.studies.pool import Workers, as_finished
@@ -198,6 +201,64 @@ def test_another_study_in_the_same_folder_is_refused(study, change, says):
     with pytest.raises(ValueError, match=f"another study than this one: .*{says}.*give another folder"):
         cb.run_study(STUDY | change, study.path, backend="sequential")
     assert study.to_frame().equals(before)
+
+
+TURNED = {
+    "points": 7,
+    "policies": ["random", {"grid": {"width": [0.1, 0.3]}, "name": "ParetoUCB1"}],
+    "environments": [
+        {"grid": {"sigma": [0.1, 0.2], "nu": [1.0, 3.0]}, "change_point": 40, "n_arms": 3, "name": "paper"},
+        {"name": "paper", "cone": {"wedge": 60}, "grid": {"change_point": [30], "n_arms": [3]}, "label": "narrow"},
+    ],
+    "seeds": [4, 1],
+    "horizon": 150,
+}
+
+
+def test_the_order_of_entries_is_no_change_and_labels_stay(tmp_path):
+    straight = STUDY | {
+        "environments": [
+            {"name": "paper", "n_arms": 3, "change_point": 40, "grid": {"nu": [1.0, 3.0], "sigma": [0.1, 0.2]}},
+            {"name": "paper", "label": "narrow", "cone": {"wedge": 60}, "grid": {"n_arms": [3], "change_point": [30]}},
+        ]
+    }
+    whole = cb.run_study(straight, tmp_path / "whole", backend="sequential")
+    cut = cb.run_study(straight, tmp_path / "cut", backend="sequential")
+    for part in (cut.path / "parts").glob("*.parquet"):
+        pl.read_parquet(part).filter(pl.col("run") < 20).write_parquet(part)
+    kept = (cut.path / "study.json").read_text()
+    assert cb.load_study(cut.path).n_missing == 10
+    told = estimate(read_plan(TURNED), cut.path)
+    assert told[1].startswith("20 are finished in"), told
+    assert "without a run" not in told[1], "runs are found by their labels"
+    found = cb.run_study(TURNED, cut.path, backend="sequential")
+    assert found.environments == whole.environments
+    assert (cut.path / "study.json").read_text() == kept
+    assert found.to_frame(curves=True).drop("seconds").equals(whole.to_frame(curves=True).drop("seconds"))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"policies": TURNED["policies"][::-1]}, "policies: they are in another order"),
+        ({"environments": TURNED["environments"][::-1]}, "environments: they are in another order"),
+        ({"environments": TURNED["environments"][:1]}, "environments: 'narrow.* is not in it any more"),
+        ({"seeds": [1, 4]}, "seeds: .1, 4., and before .4, 1."),
+    ],
+)
+def test_the_order_of_a_list_is_a_change(tmp_path, change, says):
+    cb.run_study(TURNED | {"horizon": 50}, tmp_path, backend="sequential")
+    with pytest.raises(ValueError, match=says):
+        cb.run_study(TURNED | {"horizon": 50} | change, tmp_path, backend="sequential")
+
+
+def test_a_study_with_two_entries_that_differ_in_their_order_alone_goes_on(tmp_path):
+    one, other = {"name": "paper", "n_arms": 3, "nu": 1.0}, {"nu": 1.0, "n_arms": 3, "name": "paper"}
+    twice = {"policies": ["random"], "environments": [one, other], "horizon": 5010, "seeds": 1}
+    cb.run_study(twice, tmp_path, backend="sequential")
+    assert cb.run_study(twice, tmp_path, backend="sequential").n_missing == 0
+    with pytest.raises(ValueError, match=r"environments: 'paper\(nu=1.0, n_arms=3\)' is not in it any more"):
+        cb.run_study(twice | {"environments": [one]}, tmp_path, backend="sequential")
 
 
 def test_a_table_that_has_changed_is_refused(tmp_path):

@@ -105,7 +105,7 @@ def plan_from(given: Mapping[str, Any], folder: Path) -> Plan[Recipe]:
         "points": points,
     }
     folders = tuple(dict.fromkeys((str(folder), str(Path.cwd()))))
-    return Plan(policies, scenes, seeds, Recipe(folders, resolution, curves, points), declared)
+    return Plan(policies, scenes, seeds, Recipe(folders, resolution, curves, points), declared, table)
 
 
 def _scenes(environments: Sequence[Entry], horizons: Sequence[int]) -> tuple[Scene, ...]:
@@ -210,6 +210,19 @@ def _curves(given: Any) -> tuple[str, ...]:
 
 
 # ---- two studies ----------------------------------------------------------------------------------------------------
+
+
+def in_order(given: Any) -> Any:
+    """What a file says, with the entries of every table sorted by name; lists stay as they are.
+
+    Examples
+    --------
+    >>> in_order({"seeds": [2, 1], "policies": [{"width": 0.1, "name": "ucb1"}]})
+    {'policies': [{'name': 'ucb1', 'width': 0.1}], 'seeds': [2, 1]}
+    """
+    if isinstance(given, Mapping):
+        return {name: in_order(given[name]) for name in sorted(given)}
+    return [in_order(each) for each in given] if isinstance(given, list) else given
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -31,6 +31,7 @@ def estimate(plan: Plan[Any], path: Path, kind: Kind = STUDY) -> list[str]:
     frame = None
     if folder.begun:
         folder.refuse_another(folder.about(), plan)
+        plan = folder.as_begun(plan)
         frame = folder.parts.read(["run", "policy", "environment", "seconds"])
     if frame is None:
         return [first, f"None is finished in {path}."]

@@ -12,13 +12,14 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from conebandit._version import __version__
-from conebandit.studies.declaration import differences
+from conebandit.studies.declaration import differences, in_order
 from conebandit.studies.parts import Parts, write_whole
 from conebandit.studies.plan import Job, Kind, Plan
 
@@ -139,13 +140,28 @@ class Folder:
 
     def refuse_another(self, about: Mapping[str, Any], plan: Plan[Any]) -> None:
         """Raise a ``ValueError`` if this is not the study that ``about`` is about, in words that say what differs."""
-        before = self.kind.read(about["given"], Path(about["folder"])).declaration
-        changed = differences({**before, "data": about["data"]}, {**plan.declaration, "data": plan.data()})
+        before = self.kind.read(about["given"], Path(about["folder"]))
+        was, now = {"data": about["data"]}, {"data": plan.data()}
+        changed = differences({**before.declaration, **was}, {**plan.declaration, **now})
+        if changed and self._same_but_for_order(before, plan):
+            changed = differences(was, now)
         if changed:
             raise ValueError(
                 f"{self.path} holds the results of another {self.kind.name} than this one: {'; '.join(changed)}. "
                 "Results of both are not mixed: give another folder with --to, or undo the change."
             )
+
+    def _same_but_for_order(self, before: Plan[Any], now: Plan[Any]) -> bool:
+        """Whether two files say the same, with entries of tables in another order; labels go by this order."""
+        try:
+            was, new = (self.kind.read(in_order(plan.given), Path()).declaration for plan in (before, now))
+        except ValueError:  # in one of them two entries differ in nothing but the order
+            return False
+        return not differences(was, new)
+
+    def as_begun(self, plan: Plan[Any]) -> Plan[Any]:
+        """The same study with the labels and numbers of runs that it was begun with, by which results are known."""
+        return replace(self.plan(), recipe=plan.recipe)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

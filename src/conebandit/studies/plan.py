@@ -138,6 +138,8 @@ class Plan(Generic[Made_co]):
         How each run is made.
     declaration
         All that was declared, every combination of settings by its label.
+    given
+        The same as the file says it.
     """
 
     policies: tuple[Entry, ...]
@@ -145,6 +147,7 @@ class Plan(Generic[Made_co]):
     seeds: tuple[int, ...]
     recipe: Made_co
     declaration: dict[str, Any]
+    given: dict[str, Any]
 
     def __len__(self) -> int:
         return len(self.policies) * len(self.scenes) * len(self.seeds)

@@ -106,6 +106,7 @@ def execute(
     plan.try_all()
     with folder.locked():
         about = folder.begin(plan, given, where, _digest(source))
+        plan = folder.as_begun(plan)
         for text in _changes(about, plan):
             caution(text)
         done = folder.parts.open()

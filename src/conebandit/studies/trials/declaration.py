@@ -69,7 +69,7 @@ def trial_plan(given: Mapping[str, Any], folder: Path) -> TrialPlan:
         "association": recipe.association,
     }
     scenes = tuple(Scene(e, size, f"{e.label}, n = {size}") for e in scenarios for size in sizes)
-    return TrialPlan(designs, scenes, tuple(range(trials)), recipe, declared)
+    return TrialPlan(designs, scenes, tuple(range(trials)), recipe, declared, table)
 
 
 WORDS = ("designs", "scenarios with a size", "trials", "trials in all", "patients")
