@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import conebandit as cb
+from conebandit.studies import clusters
 from conebandit.studies.pool import Workers, as_finished
 from tests.studies.killing import POSIX, lose_a_worker, noted, write_study
 
@@ -58,6 +59,47 @@ class OnlyHere:
 
     def __reduce__(self):
         return exec, ("import not_there",)
+
+
+class Pretended:
+    """A cluster of one that makes calls when it is asked for their answer."""
+
+    def __init__(self):
+        self.batches = []
+
+    def size(self):
+        return 1
+
+    def submit(self, calls):
+        self.batches.append(calls)
+        return len(self.batches) - 1
+
+    def first_of(self, under_way):
+        return under_way[0]
+
+    def answer(self, future):
+        return clusters._made(self.batches[future])
+
+    def cancel(self, under_way):
+        assert under_way == []
+
+
+def test_short_calls_go_together_and_long_ones_do_not_wait_for_each_other(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pickle.loads", lambda calls: calls)
+
+    def take(number):  # the first hundred take a millisecond, then ten seconds
+        now[0] += 0.001 if number < 100 else 10.0
+        return number
+
+    cluster = Pretended()
+    found = list(clusters.on_cluster([(take, (n,), {}) for n in range(120)], cluster))
+    assert sorted(found) == list(range(120))
+    sizes = [len(batch) for batch in cluster.batches]
+    assert max(sizes) >= 32
+    assert sizes[-5:] == [1] * 5  # after the first long one was met
+    assert now[0] == pytest.approx(0.1 + 200.0)  # no call was made twice
 
 
 @POSIX

@@ -1,7 +1,8 @@
 """Many calls of one function on several workers: of this machine, of a Dask cluster or of a Ray cluster.
 
 Results come as they are finished, in any order. A worker may die (killed for want of memory, a machine that is gone):
-its calls are made again elsewhere, but for one that kills whatever it runs on. All but those of Dask go through joblib.
+its calls are made again elsewhere, but for one that kills whatever it runs on. Processes and threads of this machine
+are joblib's; clusters are asked by their own interfaces, since joblib hides how calls on them end.
 
 Sums of floating-point numbers depend on how many threads a linear-algebra library (BLAS) divides them among. Workers
 have one thread for it, those of Dask and Ray by their own defaults, so all give the same results bit for bit.
@@ -9,9 +10,6 @@ have one thread for it, those of Dask and Ray by their own defaults, so all give
 
 from __future__ import annotations
 
-import itertools
-import pickle
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,18 +19,16 @@ from typing import Any, Literal, TypeVar, get_args
 from joblib import Parallel, cpu_count, delayed, parallel_config
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
+from conebandit.studies.clusters import Call, Calls, DaskCluster, RayCluster, RayLost, on_cluster
 from conebandit.validate.arguments import is_integer
 
 Backend = Literal["loky", "threads", "dask", "ray", "sequential"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_LOSSES = 20  # times that workers may die without any call being finished in between
 MAX_TRIES = 3  # times that they may die of one call that is alone
-WAVE_SECONDS = 20.0  # where results come in waves, about this often
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
-Call = Any  # made by ``delayed``
-Calls = Iterable[Call]
 Run = Callable[[Calls], Iterable[Any]]  # calls -> their results
 
 
@@ -199,48 +195,13 @@ def _dask(workers: Workers) -> Iterator[Opened]:
             client = opened.enter_context(Client(where, timeout=30))
         except OSError as error:
             raise ValueError(f"there is no Dask scheduler at {workers.address}: {error}.") from None
-        yield (lambda calls: _submitted(calls, client)), (KilledWorker,)
-
-
-def _submitted(calls: Calls, client: Any) -> Iterator[Any]:
-    """Results of calls on a Dask cluster as they come; twice as many are under way as the cluster has threads.
-
-    Not by joblib: it never says that a call has killed its workers, and makes the calls in this very process if the
-    cluster has a single thread.
-    """
-    import cloudpickle  # noqa: PLC0415  (comes with the extra)
-    from distributed import as_completed  # noqa: PLC0415
-
-    rest, under_way = iter(calls), as_completed()
-    pending: set[Any] = set()
-    try:
-        while True:
-            ahead = 2 * max(sum(client.nthreads().values()), 1)
-            for call in itertools.islice(rest, max(ahead - len(pending), 0)):
-                future = client.submit(_unpacked, cloudpickle.dumps(call), pure=False)
-                pending.add(future)
-                under_way.add(future)
-            if not pending:
-                return
-            finished = next(under_way)
-            pending.remove(finished)
-            yield finished.result()
-    finally:
-        if client.status == "running":  # otherwise they have ended with it
-            client.cancel(list(pending))
-
-
-def _unpacked(call: bytes) -> Any:
-    """What a call gives; unpacked here, since what a worker cannot unpack by itself it never answers."""
-    function, arguments, options = pickle.loads(call)
-    return function(*arguments, **options)
+        yield (lambda calls: on_cluster(calls, DaskCluster(client))), (KilledWorker,)
 
 
 @contextmanager
 def _ray(workers: Workers) -> Iterator[Opened]:
     try:
         import ray  # noqa: PLC0415  (an extra)
-        from ray.util.joblib import register_ray  # noqa: PLC0415
     except ModuleNotFoundError:
         raise ValueError("backend ray needs the package ray: pip install 'conebandit[ray]'.") from None
     where = {"address": workers.address} if workers.address else {"num_cpus": workers.number}
@@ -250,25 +211,11 @@ def _ray(workers: Workers) -> Iterator[Opened]:
             ray.init(**where, include_dashboard=None if workers.address else False, log_to_driver=False)
         except (ConnectionError, ValueError) as error:
             raise ValueError(f"there is no Ray cluster at {workers.address}: {error}.") from None
-    register_ray()
     try:
-        with parallel_config("ray", n_jobs=-1):
-            size = max(int(ray.cluster_resources().get("CPU", 1)), 1)
-            yield (lambda calls: _in_waves(calls, size)), (ray.exceptions.RayError,)
+        yield (lambda calls: on_cluster(calls, RayCluster(ray))), (RayLost,)
     finally:
         if started:
             ray.shutdown()
-
-
-def _in_waves(calls: Calls, size: int) -> Iterator[Any]:
-    """Results wave by wave, for a backend that hands over those of all calls at once; the first waves are small."""
-    rest = iter(calls)
-    with Parallel() as pool:
-        while wave := list(itertools.islice(rest, size)):
-            start = time.monotonic()
-            yield from pool(wave)
-            if time.monotonic() - start < WAVE_SECONDS / 2:
-                size *= 2
 
 
 _OPEN = {"sequential": _sequential, "threads": _threads, "loky": _loky, "dask": _dask, "ray": _ray}
