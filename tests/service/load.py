@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.error
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 
 import conebandit as cb
 from tests.service.databases import free_port
+
+LAST_WORDS = 2000  # characters of what a service has said that an error tells
 
 # Snapshots after 100 events instead of 10,000, and in small parts, so that kills strike while they are being written.
 # A revision that a kill has ended begins again soon.
@@ -54,7 +57,8 @@ class Process:
 
     def start(self) -> None:
         serve = command("serve", "--store", self.address, "--port", str(self.port), version=self.version)
-        self.process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed by kill and stop)
+        self.process = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=self._said)
 
     def wait_until_ready(self) -> None:
         end = time.monotonic() + 240
@@ -63,17 +67,24 @@ class Process:
                 urllib.request.urlopen(self.url + "/healthz", timeout=5).close()
                 return
             except (urllib.error.URLError, OSError):
-                assert self.process.poll() is None, "the service ended by itself"
+                assert self.process.poll() is None, f"the service ended by itself; its last words: {self._last_words()}"
                 time.sleep(0.05)
         raise TimeoutError(self.url)
 
     def kill(self) -> None:
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self._said.close()
+
+    def _last_words(self) -> str:
+        self._said.seek(0)
+        return self._said.read()[-LAST_WORDS:].decode(errors="replace")
 
     def stop(self) -> None:
         self.process.terminate()
-        assert self.process.wait(timeout=240) in (0, -signal.SIGTERM)  # it may fold what others have appended
+        code, last_words = self.process.wait(timeout=240), self._last_words()  # it may fold what others have appended
+        self._said.close()
+        assert code in (0, -signal.SIGTERM), f"the service ended with {code}; its last words: {last_words}"
 
 
 class Load:
