@@ -65,7 +65,7 @@ _names = {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
         "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
         "N_RELEVANCES", "RELEVANCE_REACH", "LENGTH_REACH", "PRIOR_SWEEPS", "MAX_PRIOR_STEPS", "SETTLED_CHANGE",
-        "N_DRAWS", "N_FRONTS", "N_SITES", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT",
+        "N_DRAWS", "N_FRONTS", "N_SITES", "N_HALVINGS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT",
         "REFIT_GROWTH",
     },
     "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
@@ -342,8 +342,14 @@ CHEAP_SHARE = _constant(
 N_SITES = _constant(
     "N_SITES",
     64,
-    "contexts, the last ones, from which a fit learns what arms cost where they cost least",
+    "contexts, the last ones, from which a fit learns what arms cost where they cost least, and how far metrics agree",
     "derived: enough for a small quantile, and a small part of a fit",
+)
+N_HALVINGS = _constant(
+    "N_HALVINGS",
+    50,
+    "halvings of the range in which the agreement of two metrics lies",
+    "derived: the digits of a double",
 )
 ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",

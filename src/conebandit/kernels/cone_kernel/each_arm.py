@@ -20,7 +20,7 @@ from conebandit.kernels.cone_kernel.fit import (
     write_inverse_root,
 )
 from conebandit.kernels.cone_kernel.state import State
-from conebandit.kernels.cone_kernel.steps import costs_at
+from conebandit.kernels.cone_kernel.steps import agreeing_at, costs_at
 from conebandit.kernels.types import Floats, Ints
 
 
@@ -157,3 +157,10 @@ def costs_at_each(state: State, seed: np.uint64, contexts: Floats, costs: Floats
     """What :func:`~.steps.costs_at` writes at each of some contexts (n, d)."""
     for i in range(contexts.shape[0]):
         costs_at(state, seed, contexts[i], costs[i])
+
+
+@compiled
+def add_agreeing_at_each(state: State, seed: np.uint64, contexts: Floats, agreeing: Floats) -> None:
+    """Add what :func:`~.steps.agreeing_at` does at each of some contexts (n, d)."""
+    for i in range(contexts.shape[0]):
+        agreeing_at(state, seed, contexts[i], agreeing)

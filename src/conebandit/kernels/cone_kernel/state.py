@@ -14,6 +14,7 @@ each; those that may be are then judged by the covariance.
     covs      (K, M, D, D)  posterior covariance
     prior     (M, D)        prior variance of the weights, in units of the amplitude of a metric
     beyond    (M,)          prior variance of a mean by the features that are left out, in units of the spread
+    agreement (M, M)        of metrics: log odds that arms are in the same order in two of them, 0 if as by chance
     cheap     (K,)          what each arm costs more than the best one, at most, where it costs least (CHEAP_SHARE of
                             contexts)
     scales    (5, M)        CENTRE and SPREAD of the rewards; NOISE of all arms together, AMPLITUDE of what sets an arm
@@ -55,6 +56,7 @@ class State(NamedTuple):
     covs: Floats
     prior: Floats
     beyond: Floats
+    agreement: Floats
     cheap: Floats
     scales: Floats
     noise: Floats

@@ -9,6 +9,7 @@ import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
+from conebandit.kernels.cone_kernel.agreement import add_agreeing, odds_of_facets
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at
@@ -73,7 +74,8 @@ def choose_among(
         noise_key = key_of_noise(state, seed, x)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
         images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
-        choice.judge(images, state.slack, units, judged)
+        odds = odds_of_facets(state.agreement, state.facets, state.scales)
+        choice.judge(images, state.slack, units, odds, judged)
         costs, errors, centres = np.empty(few.size), np.empty(few.size), np.empty((few.size, units.size))
         best = choice.write_costs(judged, costs)
         choice.write_centres(state.facets, state.scales, means, units, few, centres)
@@ -121,10 +123,25 @@ def costs_at(state: State, seed: np.uint64, x: Floats, costs: Floats) -> None:
     noise_key = key_of_noise(state, seed, x)
     images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
     judged, found = np.empty((few.size, 2)), np.empty(few.size)
-    choice.judge(images, state.slack, units, judged)
+    choice.judge(images, state.slack, units, odds_of_facets(state.agreement, state.facets, state.scales), judged)
     best = choice.write_costs(judged, found)
     for i in range(few.size):
         costs[few[i]] = found[i] - found[best]
+
+
+@compiled
+def agreeing_at(state: State, seed: np.uint64, x: Floats, agreeing: Floats) -> None:
+    """Add how many pairs of arms are expected to be in the same order at a context, for any two metrics (M, M)."""
+    arms, objectives, _, columns = state.weights.shape
+    means, variances = np.empty((arms, objectives)), np.empty((arms, objectives))
+    phi, values, everyone = features_at(state.parts, x), np.empty(columns), np.arange(arms)
+    for k in range(arms):
+        for m in range(objectives):
+            means[k, m], variances[k, m] = choice.predict(state.weights[k, m], phi, values)
+    noise_key = key_of_noise(state, seed, x)
+    by_metric, units = np.eye(objectives), np.ones(objectives)
+    images = choice.perturbed_images(by_metric, state.scales, means, variances, units, everyone, noise_key)
+    add_agreeing(images, state.agreement, agreeing)
 
 
 @compiled

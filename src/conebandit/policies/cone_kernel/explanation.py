@@ -71,6 +71,9 @@ class KernelExplanation:
         Shape (d,), over which distance means change along each coordinate, of the metric that it matters most to.
     noise
         Shape (M,), deviation of a reward around its mean. Like those above learned, and nan before the first fit.
+    agreement
+        Shape (M, M), log odds that two arms are in the same order in two metrics: 0 if as by chance, below it where
+        metrics are traded for each other. Chances count it. It is nan before the first fit, and 0 on the diagonal.
     n_features
         Number of features in use.
 
@@ -88,6 +91,7 @@ class KernelExplanation:
     relevance_by_metric: FloatArray
     lengths: FloatArray
     noise: FloatArray
+    agreement: FloatArray
     n_features: int
 
     @property
@@ -100,16 +104,25 @@ class KernelExplanation:
         return tuple(beaten for beaten in self.beaten if beaten.arm not in self.active)
 
 
-def what_matters(state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Relevance of coordinates (d,) and for each metric (M, d), and length scales (d,); nan before the first fit."""
+def what_matters(state: State, widths: FloatArray) -> dict[str, FloatArray]:
+    """What was learned of coordinates, which are so wide (d,), and of metrics; nan before the first fit.
+
+    These are the arrays of :class:`KernelExplanation` that have these names.
+    """
     if not state.size[FITTED]:
         unknown = np.full(state.relevance.shape, np.nan)
-        return unknown[0], unknown, unknown[0]
+        agreement = np.full(state.agreement.shape, np.nan)
+        return {"relevance": unknown[0], "relevance_by_metric": unknown, "lengths": unknown[0], "agreement": agreement}
     by_metric = state.relevance / state.relevance.max(axis=1, keepdims=True)
     explained = state.scales[[AMPLITUDE, SHARED]].sum(axis=0)  # by the context, in units of the variance of rewards
     weighed = by_metric * (explained / explained.max())[:, None]
     lengths = LENGTHS[state.lengths[weighed.argmax(axis=0), np.arange(weighed.shape[1])]]
-    return weighed.max(axis=0), by_metric, lengths
+    return {
+        "relevance": weighed.max(axis=0),
+        "relevance_by_metric": by_metric,
+        "lengths": lengths * widths,
+        "agreement": state.agreement.copy(),
+    }
 
 
 def who_beats(arm: int, means: FloatArray, deviations: FloatArray, facets: FloatArray, chance: float) -> Beaten:

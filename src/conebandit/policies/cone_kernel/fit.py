@@ -42,6 +42,7 @@ from conebandit.kernels.cone_kernel.state import (
     State,
 )
 from conebandit.kernels.vectors import LANES
+from conebandit.policies.cone_kernel.agreement import learn_agreement
 from conebandit.policies.cone_kernel.candidates import Candidates
 from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
@@ -135,6 +136,7 @@ class Fitter:
                 break
         totals = yield from self.sums.over_all(state, again=True)
         state = yield from fit_weights(state, totals, self.basis, self._seed)
+        state = yield from learn_agreement(state, self._seed)
         return (yield from find_cheap(state, self._seed))
 
     def _budget(self, state: State) -> int:

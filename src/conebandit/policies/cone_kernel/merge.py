@@ -21,7 +21,18 @@ if TYPE_CHECKING:
 
 Kernel = TypeVar("Kernel", bound="ConeKernel")
 
-MODEL = ("orders", "prior", "beyond", "cheap", "scales", "noise", "relevance", "lengths", "constant")  # by fits
+MODEL = (
+    "orders",
+    "prior",
+    "beyond",
+    "agreement",
+    "cheap",
+    "scales",
+    "noise",
+    "relevance",
+    "lengths",
+    "constant",
+)  # by fits
 
 
 def merged(mine: Kernel, theirs: Kernel, start: Kernel) -> Kernel:

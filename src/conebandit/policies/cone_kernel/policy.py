@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from conebandit.geometry.cone import Cone
 from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels import queries
+from conebandit.kernels.cone_kernel.agreement import odds_of_facets
 from conebandit.kernels.cone_kernel.constants import (
     DEFAULT_FEATURES,
     FIRST_FIT,
@@ -115,6 +116,7 @@ class ConeKernel(CompiledPolicy):
             "covs": Array(("arms", "objectives", "features", "features")),
             "prior": Array(("objectives", "features"), fill=1.0),
             "beyond": Array(("objectives",)),
+            "agreement": Array(("objectives", "objectives")),
             "cheap": Array(("arms",)),
             "scales": Array(("scales", "objectives")),
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
@@ -234,7 +236,8 @@ class ConeKernel(CompiledPolicy):
 
     def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray:
         entropy = [int(self._seed), self.n_observations, *(x + 0.0).view(np.uint64).tolist()]  # -0.0 as 0.0
-        return front_chances(means, radii / RADIUS, self.cone, np.asarray(self.resolution), entropy)
+        odds = odds_of_facets(self._state.agreement, self._state.facets, self._state.scales)
+        return front_chances(means, radii / RADIUS, self.cone, np.asarray(self.resolution), entropy, odds=odds)
 
     def radii(self, contexts: ArrayLike, *, level: float = LEVEL, simultaneous: bool = False) -> FloatArray:
         """How far the means of all arms may be from their estimates.
@@ -291,18 +294,15 @@ class ConeKernel(CompiledPolicy):
         means, radii = np.empty((2, self.n_arms, self.n_objectives))
         steps.estimate(self._state, x, means, radii)
         off = 1.0 - self._front_chances(x, means, radii)
-        relevance, by_metric, lengths = what_matters(self._state)
         return KernelExplanation(
             active=tuple(np.flatnonzero(active).tolist()),
             beaten=tuple(
                 who_beats(arm, means, radii / RADIUS, self.cone.facets, float(off[arm]))
                 for arm in np.flatnonzero(~reported).tolist()
             ),
-            relevance=relevance,
-            relevance_by_metric=by_metric,
-            lengths=lengths * np.ptp(self.box.bounds, axis=1),
             noise=self.noise,
             n_features=self.n_features,
+            **what_matters(self._state, np.ptp(self.box.bounds, axis=1)),
         )
 
 
@@ -312,6 +312,7 @@ def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
     What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
     """
     metrics = arrays["scales"].shape[1]
+    arrays = {"agreement": np.zeros((metrics, metrics)), **arrays}
     arrays = {"beyond": np.zeros(metrics), "cheap": np.zeros(len(arrays["noise"])), **arrays}
     own = {name: arrays[name] for name in ("prior", "relevance", "lengths") if arrays[name].ndim == 1}
     if own and len(arrays["constant"]) == 1:

@@ -14,18 +14,26 @@ from conebandit.validate.arrays import FloatArray
 
 
 def front_chances(
-    means: FloatArray, deviations: FloatArray, cone: Cone, resolution: FloatArray, entropy: Sequence[int]
+    means: FloatArray,
+    deviations: FloatArray,
+    cone: Cone,
+    resolution: FloatArray,
+    entropy: Sequence[int],
+    *,
+    odds: float = 1.0,
 ) -> FloatArray:
     """Chance of each arm (K,) to be on the front, or essential, given posterior means and deviations, both (K, M).
 
     It is the share of draws from the posterior at which the arm is. They are a function of ``entropy``, and come in
-    pairs of opposite sign, which leaves less to luck. All nan if something is not known.
+    pairs of opposite sign, which leaves less to luck. A draw at which an arm is beaten counts by the ``odds``. All nan
+    if something is not known.
     """
     if not (np.isfinite(means).all() and np.isfinite(deviations).all()):
         return np.full(len(means), np.nan)
     normals = np.random.default_rng(entropy).standard_normal((N_CHANCE_DRAWS // 2, *means.shape))
     draws = means + deviations * np.concatenate([normals, -normals])
-    return np.asarray(pareto_mask(draws, cone, resolution=resolution).mean(axis=0))
+    chances = pareto_mask(draws, cone, resolution=resolution).mean(axis=0)
+    return np.asarray(chances / (chances + odds * (1.0 - chances)))
 
 
 def deviations_covering(level: float, n: int = 1) -> float:
