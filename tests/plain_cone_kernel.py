@@ -4,7 +4,6 @@ import itertools
 import math
 
 import numpy as np
-from scipy.special import expit
 from scipy.stats import norm
 
 import conebandit as cb
@@ -81,22 +80,6 @@ def plain_errors(mean, deviation, images, slack):
     return errors
 
 
-def plain_odds(agreement, facets, spread):
-    """How many times as probable as by predictions alone it is that an arm is beaten."""
-    parts = facets * spread
-    parts /= np.abs(parts).sum(axis=1, keepdims=True)
-    pairs = itertools.combinations(range(len(facets)), 2)
-    return math.exp(2 / len(facets) * sum(float(parts[j] @ agreement @ parts[i]) for j, i in pairs))
-
-
-def plain_shift(z, odds):
-    """Where a standard normal number has its odds to be positive multiplied; by logarithms, so far out as well."""
-    if abs(z) > 37:  # one of the chances is 0 then
-        return z
-    log_odds = norm.logcdf(z) - norm.logsf(z) + math.log(odds)
-    return norm.isf(expit(-log_odds)) if log_odds > 0 else norm.ppf(expit(log_odds))
-
-
 def plain_worth(mean, deviation, uncertainty, informed, errors):
     """What an observation of each arm is worth, and what it costs more than one of the best arm."""
     z = mean / deviation
@@ -135,8 +118,7 @@ def plain_choice(state, x, key):
         for factor in (VARIANCE_FACTOR, 1.0)
     )
     margins, slack = plain_margins(images, state.slack / units), state.slack / units
-    odds, deviation = plain_odds(state.agreement, state.facets, spread), margins.std(axis=1)
-    mean = deviation * np.array([plain_shift(z, odds) for z in margins.mean(axis=1) / deviation])
+    mean, deviation = margins.mean(axis=1), margins.std(axis=1)
     cost = deviation * norm.pdf(mean / deviation) + mean * norm.cdf(mean / deviation)
     cheap = cost - cost.min() <= state.cheap[few]
     nearby = 1 + (1 / uncertainty).sum()

@@ -27,7 +27,6 @@ from conebandit.kernels.cone_kernel.constants import (
     BOX_MARGIN,
     ELIMINATION_MARGIN,
     FAR_SHARE,
-    MIN_DEVIATION,
     N_FRONTS,
     VARIANCE_FACTOR,
 )
@@ -42,8 +41,6 @@ from ...plain_cone_kernel import (
     plain_essential,
     plain_features,
     plain_margins,
-    plain_odds,
-    plain_shift,
     plain_worth,
     trained,
 )
@@ -53,8 +50,7 @@ ARMS = 15  # so many that few are surely on the front
 
 @pytest.mark.parametrize("cone", ["orthant", "narrow", "half-plane", "scalar", "three"])
 @pytest.mark.parametrize("resolution", [0.0, 0.3])
-@pytest.mark.parametrize("odds", [0.05, 1.0, 7.0])
-def test_appraisal_equals_its_twin(cone, resolution, odds):
+def test_appraisal_equals_its_twin(cone, resolution):
     rng, facets = np.random.default_rng(4), CONES[cone].facets
     slack = facet_slack(CONES[cone], np.full(facets.shape[1], resolution))
     reported = []
@@ -64,13 +60,11 @@ def test_appraisal_equals_its_twin(cone, resolution, odds):
         if rng.random() < 0.2:
             images[1] = images[0]  # duplicates
         judged, shown = np.empty((5, 2)), np.empty(5, dtype=np.bool_)
-        judge(images, slack, units, odds, judged)
+        judge(images, slack, units, judged)
         flag_reported(images, slack, units, shown)
         margins = plain_margins(images, slack / units)
-        deviation = np.maximum(margins.std(axis=1), MIN_DEVIATION)
-        mean = deviation * [plain_shift(z, odds) for z in margins.mean(axis=1) / deviation]
-        np.testing.assert_allclose(judged[:, 0], mean, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(judged[:, 1], deviation, atol=1e-12)
+        np.testing.assert_allclose(judged[:, 0], margins.mean(axis=1), atol=1e-12)
+        np.testing.assert_allclose(judged[:, 1], margins.std(axis=1), atol=1e-12)
         essential = plain_essential(images, slack / units) if resolution else margins <= 0
         chance, bad = essential.mean(axis=1), (margins > 0).mean(axis=1)
         expected = (chance > bad) | ((chance == bad) & (chance >= 0.5))
@@ -329,9 +323,9 @@ def test_costs_at_a_context_are_those_of_perturbed_predictions(cone):
         margins = plain_margins(
             perturbed_images(state.facets, state.scales, means, variances, units, few, key), np.zeros(len(units))
         )
-        odds, deviation = plain_odds(state.agreement, state.facets, state.scales[SPREAD]), margins.std(axis=1)
-        mean = deviation * [plain_shift(z, odds) for z in margins.mean(axis=1) / deviation]
-        wanted = plain_worth(mean, deviation, np.ones(len(few)), np.ones(len(few)), np.ones(len(few)))[1]
+        wanted = plain_worth(
+            margins.mean(axis=1), margins.std(axis=1), np.ones(len(few)), np.ones(len(few)), np.ones(len(few))
+        )[1]
         np.testing.assert_allclose(costs[few], wanted, rtol=1e-7, atol=1e-12)
         assert np.isinf(np.delete(costs, few)).all()
         inactive += 4 - len(few)

@@ -4,7 +4,7 @@ Predictions of metrics are as independent as their noise. But where metrics are 
 that do more good and more harm, an arm that is clearly ahead in one metric is behind in the other nearly always, and
 hardly ever beaten in both. The *agreement* of two metrics is the log odds of two arms to be in the same order in both,
 compared with chance: 0 if the metrics have nothing to do with each other. It is learned from all pairs of arms, see
-``policies/cone_kernel/agreement.py``, and counts for each arm in doubt.
+``policies/cone_kernel/agreement.py``, and counts in the chances that are told.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ import math
 
 import numpy as np
 
-from conebandit.kernels.compile import compiled, in_place
+from conebandit.kernels.compile import compiled
 from conebandit.kernels.cone_kernel.state import SPREAD
 from conebandit.kernels.types import Floats
-
-_ROOT_OF_TWO, _ROOT_OF_TWO_PI = math.sqrt(2.0), math.sqrt(2.0 * math.pi)
 
 
 @compiled
@@ -43,33 +41,6 @@ def odds_of_facets(agreement: Floats, facets: Floats, scales: Floats) -> float:
                 for n in range(metrics):
                     total += parts[j, m] * parts[i, n] * agreement[m, n]  # on the diagonal it is 0
     return math.exp(2.0 * total / rows)
-
-
-@in_place
-def shifted(z: float, odds: float) -> float:
-    """Where a standard normal number is above 0 with the chance that it is at ``z``, times these ``odds``."""
-    if odds == 1.0:
-        return z
-    below, above = 0.5 * math.erfc(z / _ROOT_OF_TWO), 0.5 * odds * math.erfc(-z / _ROOT_OF_TWO)
-    if not 0.0 < min(below, above) < np.inf:
-        return z  # too far out for odds to matter
-    if above < below:
-        return -upper_quantile(above / (above + below))
-    return upper_quantile(below / (above + below))
-
-
-@in_place
-def upper_quantile(p: float) -> float:
-    """The number that a standard normal one exceeds with a probability ``p`` of at most a half.
-
-    The first terms of the series for small probabilities, and Halley's method, of which each step triples the digits.
-    """
-    t = math.sqrt(-2.0 * math.log(p))
-    z = t - math.log(t * _ROOT_OF_TWO_PI) / t
-    for _ in range(4):
-        step = (0.5 * math.erfc(z / _ROOT_OF_TWO) - p) * _ROOT_OF_TWO_PI * math.exp(0.5 * z * z)
-        z += step / (1.0 - 0.5 * z * step)
-    return z
 
 
 @compiled

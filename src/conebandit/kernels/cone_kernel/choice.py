@@ -18,7 +18,6 @@ from statistics import NormalDist
 import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
-from conebandit.kernels.cone_kernel.agreement import shifted
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import (
     BLOCK,
@@ -239,18 +238,14 @@ def _is_inessential(images: Floats, slack: Floats, units: Floats, i: int, column
 
 
 @compiled
-def judge(images: Floats, slack: Floats, units: Floats, odds: float, judged: Floats) -> None:
-    """Write mean and deviation of the margin of each arm into ``judged`` (n, 2).
-
-    The mean is moved to where the chance that an arm is beaten is that of the perturbations times ``odds``.
-    """
+def judge(images: Floats, slack: Floats, units: Floats, judged: Floats) -> None:
+    """Write mean and deviation of the margin of each arm into ``judged`` (n, 2)."""
     margins = margins_of(images, slack, units)
     moments = np.empty((margins.shape[0], 2))
     for first in range(0, margins.shape[0], BLOCK):
         add_up(margins, first, moments)
     for i in range(judged.shape[0]):
-        judged[i, 1] = max(moments[i, 1], MIN_DEVIATION)
-        judged[i, 0] = judged[i, 1] * shifted(moments[i, 0] / judged[i, 1], odds)
+        judged[i, 0], judged[i, 1] = moments[i, 0], max(moments[i, 1], MIN_DEVIATION)
 
 
 @in_place

@@ -9,7 +9,7 @@ import numpy as np
 
 from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
-from conebandit.kernels.cone_kernel.agreement import add_agreeing, odds_of_facets
+from conebandit.kernels.cone_kernel.agreement import add_agreeing
 from conebandit.kernels.cone_kernel.blocks import predict_columns
 from conebandit.kernels.cone_kernel.constants import RADIUS, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at
@@ -74,8 +74,7 @@ def choose_among(
         noise_key = key_of_noise(state, seed, x)
         nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
         images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
-        odds = odds_of_facets(state.agreement, state.facets, state.scales)
-        choice.judge(images, state.slack, units, odds, judged)
+        choice.judge(images, state.slack, units, judged)
         costs, errors, centres = np.empty(few.size), np.empty(few.size), np.empty((few.size, units.size))
         best = choice.write_costs(judged, costs)
         choice.write_centres(state.facets, state.scales, means, units, few, centres)
@@ -123,7 +122,7 @@ def costs_at(state: State, seed: np.uint64, x: Floats, costs: Floats) -> None:
     noise_key = key_of_noise(state, seed, x)
     images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
     judged, found = np.empty((few.size, 2)), np.empty(few.size)
-    choice.judge(images, state.slack, units, odds_of_facets(state.agreement, state.facets, state.scales), judged)
+    choice.judge(images, state.slack, units, judged)
     best = choice.write_costs(judged, found)
     for i in range(few.size):
         costs[few[i]] = found[i] - found[best]
