@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import conebandit as cb
 from conebandit.cli import app
 from conebandit.regret import SERIES
+from conebandit.studies import failures as failures_module
 from conebandit.studies import folder as folder_module
 from conebandit.studies import pool as pool_module
 from conebandit.studies import runs as runs_module
@@ -171,11 +173,75 @@ def test_a_run_that_fails_disturbs_no_other_and_is_made_when_it_is_mended(tmp_pa
     sys.modules.pop("faulty")
 
 
-def test_too_many_failures_end_a_study(own, monkeypatch):
-    monkeypatch.setattr(runs_module, "MAX_FAILURES", 2)
-    monkeypatch.setattr(runs_module, "simulate", lambda *args, **options: 1 / 0)
-    with pytest.raises(RuntimeError, match="2 of 4 runs have failed"):
-        cb.run_study(own, own.with_suffix(""), backend="sequential")
+FAULTY = """
+import conebandit as cb
+
+
+class Faulty(cb.RandomArm):
+    def run_chunk(self, contexts, outcomes, keys):
+        if self.seed not in {good}:
+            raise ZeroDivisionError(f"by zero {{self.seed}}")
+        return super().run_chunk(contexts, outcomes, keys)
+"""
+
+
+def faulty_study(folder, *, good, seeds):
+    """A study with a policy that fails but for some seeds, in one of its two environments beside one that works."""
+    name = f"faulty_{folder.name}".replace("-", "_")
+    (folder / f"{name}.py").write_text(FAULTY.format(good=good))
+    (folder / "s.toml").write_text(
+        f'policies = ["{name}:Faulty", "random"]\nhorizon = 50\nseeds = {seeds}\n'
+        'environments = [{ name = "paper", n_arms = 3, change_point = 10, grid = { nu = [1, 2] } }]\n'
+    )
+    return folder / "s.toml", f"{name}:Faulty"
+
+
+@pytest.mark.parametrize("options", [{"backend": "sequential"}, {"jobs": 2}])
+def test_a_policy_that_always_fails_is_given_up_and_all_other_runs_are_made(tmp_path, monkeypatch, options):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(failures_module, "MAX_IN_A_ROW", 4)
+    file, policy = faulty_study(tmp_path, good=[], seeds=60)
+    with pytest.raises(RuntimeError) as raised:
+        cb.run_study(file, tmp_path / "out", **options)
+    frame = cb.load_study(tmp_path / "out").to_frame()
+    assert frame["policy"].value_counts().rows() == [("random", 120)]
+    first, *told, last = str(raised.value).split("\n")
+    numbers = re.fullmatch(r"(\d+) of 240 runs have failed, and (\d+) were not tried; all that .*", first)
+    assert sum(map(int, numbers.groups())) == 120
+    assert 8 <= int(numbers[1]) <= 60, "more than those that were under way have been tried"
+    assert len(told) == 2
+    for text, nu in zip(told, (1, 2), strict=True):
+        assert text.startswith(
+            f"Policy {policy} in environment paper(n_arms=3, change_point=10, nu={nu}) with seed 0 ("
+        )
+        assert "have failed, this one first): ZeroDivisionError: by zero 0. After 4 in a row the other" in text
+    assert last == "Start the study again when this is mended: only what is missing is run."
+
+
+def test_a_policy_that_fails_now_and_then_is_not_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(failures_module, "MAX_IN_A_ROW", 4)
+    good = list(range(0, 60, 4))
+    file, policy = faulty_study(tmp_path, good=good, seeds=60)
+    with pytest.raises(RuntimeError, match=r"90 of 240 runs have failed; all that finished are kept") as raised:
+        cb.run_study(file, tmp_path / "out", backend="sequential")
+    assert "not tried" not in str(raised.value)
+    frame = cb.load_study(tmp_path / "out").to_frame()
+    assert sorted(frame.filter(pl.col("policy") == policy)["seed"]) == sorted(2 * good)
+
+
+def test_of_very_many_policies_that_fail_some_are_named(monkeypatch):
+    monkeypatch.setattr(failures_module, "MAX_TOLD", 2)
+    plan = read_plan(STUDY | {"horizon": 100, "seeds": 2})
+    jobs = [plan.job(run) for run in range(len(plan))]
+    failures = failures_module.Failures(jobs)
+    for job in reversed(jobs):
+        failures.failed(failures_module.Failure(job, "oh."))
+    assert len(failures) == 12
+    told = failures.in_words()
+    assert told[0].startswith("Policy random in environment paper(")
+    assert told[0].endswith("with seed 0 (2 have failed, this one first): oh.")
+    assert told[2:] == ["4 more policies in environments have failed."]
 
 
 def test_a_disk_that_is_full_ends_a_study_and_is_named(own, monkeypatch):

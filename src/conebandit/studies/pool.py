@@ -86,12 +86,15 @@ def as_finished(
     workers: Workers,
     *,
     given_up: Callable[[Given], Result] | None = None,
+    left_out: Callable[[Given], bool] = lambda _: False,
 ) -> Generator[tuple[int, Result], None, None]:
     """Call a function with each of these; its results as they come, each with the number of what was given.
 
     What the function raises is raised here, and ends it. When a worker dies, one of the calls under way may have killed
     it: these come after all others, in two halves, and so on until the one that does it is alone. If it has died there
     ``MAX_TRIES`` times, its result is what ``given_up`` says of it; without that function, a ``RuntimeError`` ends it.
+
+    A call for which ``left_out`` is true when it would be handed to a worker is not made, and has no result.
 
     Examples
     --------
@@ -103,7 +106,8 @@ def as_finished(
         run, lost = opened.enter_context(_OPEN[workers.backend](workers))
         while waiting.groups:
             left, begun = dict.fromkeys(waiting.groups.popleft()), set[int]()
-            calls = (_beginning(delayed(_numbered)(function, n, given[n]), begun, n) for n in tuple(left))
+            wanted = (n for n in tuple(left) if not left_out(given[n]))  # asked when it is its turn
+            calls = (_beginning(delayed(_numbered)(function, n, given[n]), begun, n) for n in wanted)
             try:
                 for number, result in run(calls):
                     if number in left:  # where a worker was lost, a call may have been answered twice

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,28 +19,14 @@ from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.bench import last_change
 from conebandit.studies.declaration import plan_from
+from conebandit.studies.failures import Failure, Failures
 from conebandit.studies.folder import made_with
 from conebandit.studies.parts import CURVE, Parts, Row
 from conebandit.studies.plan import Job, Kind, Plan, Recipe
 from conebandit.studies.pool import Workers, as_finished
 
 PAUSE = 0.5  # seconds between parts, so that short runs share one
-MAX_FAILURES = 100  # runs that may fail before the study stops
-
-
 COLUMNS = ("policy", "environment", "horizon", "seed", "after", *SERIES, "seconds", "versions")  # besides curves
-
-
-class Failure(NamedTuple):
-    """A run that has raised an error, in words."""
-
-    job: Job
-    error: str
-
-    def __str__(self) -> str:
-        job = self.job
-        where = f"policy {job.policy.label} in environment {job.scene.label} with seed {job.seed}"
-        return f"{where}: {self.error.rstrip('.')}"
 
 
 def one_run(recipe: Recipe, job: Job) -> Row | Failure:
@@ -80,22 +66,21 @@ def make_runs(
     *,
     step: Step,
     caution: Callable[[str], None],
-) -> list[Failure]:
+) -> Failures:
     """Make the runs that are missing and write them as they finish; those that have failed.
 
     ``step`` is called when a run is on the disk, ``caution`` when workers have other versions than this process.
     """
-    failures: list[Failure] = []
     told: set[str] = set()
     jobs = [plan.job(run) for run in missing]
-    finished = as_finished(partial(kind.run, plan.recipe), jobs, workers, given_up=_killed)
+    failures = Failures(jobs)
+    finished = as_finished(partial(kind.run, plan.recipe), jobs, workers, given_up=_killed, left_out=failures.given_up)
     with Writer(parts, step) as writer, closing(finished) as results:
         for number, result in results:
             if isinstance(result, Failure):
-                failures.append(result)
-                if len(failures) >= MAX_FAILURES:
-                    break
+                failures.failed(result)
                 continue
+            failures.finished(jobs[number])
             if result["versions"] not in (*told, made_with(jobs[number])):
                 told.add(result["versions"])
                 caution(f"a worker has other versions than this process, and results may differ: {result['versions']}.")

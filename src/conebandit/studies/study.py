@@ -14,6 +14,7 @@ import numpy as np
 
 from conebandit.progress import Progress, steps
 from conebandit.studies.declaration import given_study, read_by
+from conebandit.studies.failures import Failures
 from conebandit.studies.folder import Folder, in_words, versions
 from conebandit.studies.paired import LEVEL, Average, Paired, half_width
 from conebandit.studies.parts import polars
@@ -57,7 +58,7 @@ def run_study(
     ValueError
         If the study is wrong, before anything is run; or if the folder is another study's, or is in use.
     RuntimeError
-        If runs have failed. All others are kept; when it is called again, only those that failed are made.
+        If runs have failed, with those that have. All others are kept; when it is called again, only those are made.
 
     Examples
     --------
@@ -114,11 +115,17 @@ def execute(
         with steps(progress, "compiling kernels", len(missing)) as step:
             failures = make_runs(kind, plan, folder.parts, missing, workers, step=step, caution=caution)
     if failures:
-        raise RuntimeError(
-            f"{len(failures)} of {len(plan)} runs have failed; all that finished are kept in {to}. The first one was "
-            f"{failures[0]}. Start the {kind.name} again when this is mended: only what is missing is run."
-        )
+        raise RuntimeError(_failed(failures, plan, kind, to))
     return len(plan)
+
+
+def _failed(failures: Failures, plan: Plan[Any], kind: Kind, to: Path) -> str:
+    """What is said when runs have failed; a line for each policy and environment, if there are several."""
+    untried = f", and {failures.untried} were not tried" if failures.untried else ""
+    first = f"{len(failures)} of {len(plan)} runs have failed{untried}; all that finished are kept in {to}."
+    last = f"Start the {kind.name} again when this is mended: only what is missing is run."
+    told = failures.in_words()
+    return (" " if len(told) == 1 else "\n").join([first, *told, last])
 
 
 def _digest(source: Path | Mapping[str, Any]) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.environments.base import Environment
+from conebandit.studies.failures import Failure
 from conebandit.studies.folder import made_with
 from conebandit.studies.parts import Row
 from conebandit.studies.plan import OF_ENVIRONMENTS, Entry, Job, Maker, Plan, Scene, naming, require
-from conebandit.studies.runs import Failure
 from conebandit.studies.trials import measures
 from conebandit.studies.trials.conduct import EFFICACY, TOXICITY, Design, Limits, Trial, Utility
 from conebandit.studies.trials.designs import make_design
