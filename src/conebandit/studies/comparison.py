@@ -71,6 +71,9 @@ def _words(first: Results, second: Results, values: Sequence[tuple[float, float]
         words.append(
             f"The first was begun with {begun[0]}, the second with {begun[1]}: one run may come out differently."
         )
+    before, after = first.about["modules"], second.about["modules"]
+    if changed := [name for name in before if after.get(name, before[name]) != before[name]]:
+        words.append(f"Modules of your own are not the same in both: {', '.join(changed)}.")
     if first.about["data"] != second.about["data"]:
         words.append("Their files of data differ, so environments of the same label may not be the same.")
     return words

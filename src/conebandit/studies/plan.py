@@ -15,7 +15,7 @@ import numpy as np
 from conebandit.environments.base import Environment
 from conebandit.policies.base import Policy
 from conebandit.studies.bench import find_contenders, last_change
-from conebandit.studies.modules import digest, marks
+from conebandit.studies.modules import digest, files_of, marks
 from conebandit.studies.own import imported, is_own
 from conebandit.studies.worlds import OURS, world_maker
 from conebandit.validate.arrays import FloatArray
@@ -177,13 +177,13 @@ class Plan(Generic[Made_co]):
         return {name: digest(file) for name, file in files.items() if file.is_file()}
 
     def modules(self) -> dict[str, str]:
-        """Digests of the files of modules of the user's own, by name; of a module alone, not of what it imports."""
+        """Digests of the files of the user's own modules, and of those beside them that they import, by name."""
         names = {e.name.partition(":")[0]: e.name for e in (*self.policies, *self._environments()) if is_own(e.name)}
-        found = {}
+        found: dict[str, str] = {}
         for module, path in names.items():
             imported(path, self.recipe.folders)
             file = getattr(sys.modules[module], "__file__", None)
-            found[module] = digest(Path(file)) if file else "unknown"
+            found |= files_of(module) or {module: digest(Path(file)) if file else "unknown"}
         return found
 
     def _environments(self) -> Iterable[Entry]:

@@ -143,7 +143,7 @@ def _changes(about: Mapping[str, Any], plan: Plan[Any]) -> list[str]:
             "same run may come out differently. The column versions says which run was made with what."
         )
     for name, seen in plan.modules().items():
-        if about["modules"].get(name) != seen:
+        if about["modules"].get(name, seen) != seen:  # a new one is there since one that imports it has changed
             found.append(f"the file of the module {name} has changed since the study was begun; earlier runs are kept.")
     return found
 
