@@ -340,6 +340,45 @@ def test_a_table_that_has_changed_is_refused(tmp_path):
         cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="sequential")
 
 
+EDITING = """
+from pathlib import Path
+import conebandit as cb
+from conebandit.studies import worlds
+
+def policy(n_arms, cone, context_dim, *, seed=0, bounds=None):
+    file = Path(__file__).with_name("t.csv")
+    if seed == 2 and {edits}:
+        file.write_text(file.read_text().replace(",0\\n", ",5\\n"))
+        if {forgets}:
+            worlds._kept_table.cache_clear()  # as a worker that begins now
+    return cb.RandomArm(n_arms, cone, context_dim, seed=seed, bounds=bounds)
+"""
+
+
+def test_a_table_that_is_edited_while_a_study_runs_is_not_mixed_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    found = {}
+    for case, (edits, forgets) in {"calm": (0, 0), "kept": (1, 0), "lost": (1, 1)}.items():
+        folder = tmp_path / case
+        folder.mkdir()
+        rows = "\n".join(f"{i},{'ab'[i % 2]},{i % 7}" for i in range(40))
+        (folder / "t.csv").write_text(f"age,arm,relief\n{rows}\n")
+        name = f"editing_{case}_{tmp_path.name}".replace("-", "_")
+        (folder / f"{name}.py").write_text(EDITING.format(edits=edits, forgets=forgets))
+        (folder / "s.toml").write_text(
+            f'policies = ["{name}:policy"]\nhorizon = 50\nseeds = 5\nenvironments = [{{ name = "from_table", path = '
+            '"t.csv", contexts = ["age"], arms = "arm", outcomes = ["relief"] }]\n'
+        )
+        if forgets:
+            with pytest.raises(RuntimeError, match=r"2 of 5 runs.*t\.csv was changed while the study was run"):
+                cb.run_study(folder / "s.toml", folder / "out", backend="sequential")
+        else:
+            cb.run_study(folder / "s.toml", folder / "out", backend="sequential")
+        found[case] = cb.load_study(folder / "out").to_frame().select("seed", "play")
+    assert found["kept"].equals(found["calm"])
+    assert found["lost"].equals(found["calm"].head(3))
+
+
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ValueError, match=r"is not empty, and holds no study. Give another folder"):

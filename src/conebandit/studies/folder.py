@@ -160,8 +160,11 @@ class Folder:
         return not differences(was, new)
 
     def as_begun(self, plan: Plan[Any]) -> Plan[Any]:
-        """The same study with the labels and numbers of runs that it was begun with, by which results are known."""
-        return replace(self.plan(), recipe=plan.recipe)
+        """The same study with the labels and numbers of runs that it was begun with, by which results are known.
+
+        Its runs are made with the files of data that it was begun with, or not at all.
+        """
+        return replace(self.plan(), recipe=replace(plan.recipe, data=self.about()["data"]))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -77,15 +77,19 @@ class Maker:
     folders
         Where modules of the user's own are looked for; the first one is that of the study file, where files of data
         are looked for, too.
+    data
+        Digests of files of data as they were when the study was begun, by name, once that is known. Another one is
+        refused: it may have been edited while the study runs.
     """
 
     folders: tuple[str, ...]
+    data: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def environment(self, scene: Scene, seed: int) -> Environment:
         """The environment of a run."""
         entry = scene.environment
         return make_environment(
-            entry.label, lambda: world_maker(entry.name, self.folders)(seed, **self.settings(entry))
+            entry.label, lambda: world_maker(entry.name, self.folders, self.known(entry))(seed, **self.settings(entry))
         )
 
     def policy(self, entry: Entry, world: Environment, seed: int) -> Policy:
@@ -98,6 +102,10 @@ class Maker:
         """The settings of an environment, with the whole path of its file of data."""
         file = self.file(entry)
         return dict(entry.settings) if file is None else {**entry.settings, "path": str(file)}
+
+    def known(self, entry: Entry) -> str | None:
+        """The digest that the file of data of an environment is to have, if it has one and that is known."""
+        return self.data.get(str(entry.settings.get("path")))
 
     def file(self, entry: Entry) -> Path | None:
         """The file of data that an environment of ours is made from, if it is."""

@@ -15,6 +15,7 @@ from conebandit.environments import shift
 from conebandit.environments.base import Environment, World
 from conebandit.formats.files import read_columns
 from conebandit.geometry.cone import Cone
+from conebandit.studies.modules import digest
 from conebandit.studies.own import OwnEnvironment, drawn_by, is_own
 from conebandit.studies.suite import EXTRA, SUITE, pick
 from conebandit.validate.arrays import FloatArray
@@ -31,8 +32,10 @@ CONES: dict[str, Callable[[Any], Cone]] = {
 }
 
 
-def world_maker(name: str, folders: tuple[str, ...] = ()) -> Callable[..., Environment]:
+def world_maker(name: str, folders: tuple[str, ...] = (), known: str | None = None) -> Callable[..., Environment]:
     """What makes an environment of this name from the seed of a run and settings.
+
+    Own modules are looked for in ``folders``. A table must have the digest ``known``, if that is given.
 
     Raises
     ------
@@ -49,16 +52,16 @@ def world_maker(name: str, folders: tuple[str, ...] = ()) -> Callable[..., Envir
     if name.startswith(OF_SUITE):
         return pick([name.removeprefix(OF_SUITE)], (*SUITE, *EXTRA))[0].make
     if name not in OURS:
-        known = [*OURS, *(f"{OF_SUITE}{task.name}" for task in (*SUITE, *EXTRA))]
+        every = [*OURS, *(f"{OF_SUITE}{task.name}" for task in (*SUITE, *EXTRA))]
         raise ValueError(
-            f"there is no environment {name!r}; choose from {', '.join(known)}, or give the import path of your own, "
+            f"there is no environment {name!r}; choose from {', '.join(every)}, or give the import path of your own, "
             "such as mine:world."
         )
 
     def make(seed: int, /, **settings: Any) -> Environment:
         if name == TABLE:
             file = Path(str(settings.get("path", "")))
-            return _kept_table(json.dumps(settings), file.stat().st_mtime_ns if file.exists() else 0)
+            return _kept_table(json.dumps(settings), known or (digest(file) if file.is_file() else None))
         return drawn_by(getattr(environments, name), seed, _with_cone(settings))
 
     return make
@@ -141,9 +144,16 @@ def from_file(
 
 
 @lru_cache(maxsize=8)
-def _kept_table(settings: str, _: int) -> World:
-    """As :func:`from_file`, from settings as JSON and when the file was changed: runs of a worker need the same few."""
-    return from_file(**_with_cone(json.loads(settings)))
+def _kept_table(settings: str, known: str | None) -> World:
+    """As :func:`from_file`, from settings as JSON and the digest of the file: runs of a worker need the same few."""
+    given = json.loads(settings)
+    made = from_file(**_with_cone(given))
+    if digest(Path(given["path"])) != known:  # asked when it was read: it may be edited at any moment
+        raise ValueError(
+            f"{given['path']} was changed while the study was run, and results of both forms are not mixed. Undo the "
+            "change, or begin another study."
+        )
+    return made
 
 
 def _column(columns: Mapping[str, list[Any]], name: str, what: str) -> list[Any]:

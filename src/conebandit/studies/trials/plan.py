@@ -61,7 +61,7 @@ class Recipe(Maker):
         """The scenario of a trial."""
         entry = scene.environment
         with naming(f"scenario {entry.label} cannot be made"):
-            made = scenario_maker(entry.name, self.folders)(seed, **self.settings(entry))
+            made = scenario_maker(entry.name, self.folders, self.known(entry))(seed, **self.settings(entry))
             require(made, OF_ENVIRONMENTS)
             require_chances(made)
         return made

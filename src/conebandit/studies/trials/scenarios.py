@@ -145,8 +145,8 @@ def _effects(given: Any, covariates: int, name: str) -> FloatArray:
     return values
 
 
-def scenario_maker(name: str, folders: tuple[str, ...] = ()) -> Callable[..., Environment]:
-    """What makes the scenario of this name from the seed of a trial and settings.
+def scenario_maker(name: str, folders: tuple[str, ...] = (), known: str | None = None) -> Callable[..., Environment]:
+    """What makes the scenario of this name from the seed of a trial and settings, as :func:`world_maker`.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def scenario_maker(name: str, folders: tuple[str, ...] = ()) -> Callable[..., En
     """
     if name not in SCENARIOS and name != DECLARED:
         try:
-            return world_maker(name, folders)
+            return world_maker(name, folders, known)
         except ValueError as error:
             known = ", ".join(SCENARIOS)
             raise ValueError(f"{error} Scenarios are {known}, or a table with toxicity and efficacy.") from None
