@@ -48,6 +48,24 @@ def test_a_cluster_with_a_single_thread_makes_the_calls_itself():
 
 
 @pytest.mark.filterwarnings("ignore")  # Dask warns of busy machines
+def test_a_run_that_raises_what_is_no_exception_fails_like_others_on_dask(tmp_path, monkeypatch):
+    pytest.importorskip("distributed", reason="pip install 'conebandit[dask]'")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"odd_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(
+        "import conebandit as cb\n\n\ndef world(seed):\n"
+        "    if seed in (1, 2):\n        raise (KeyboardInterrupt if seed == 1 else BaseException)('odd')\n"
+        "    return cb.environments.paper(n_arms=3, change_point=20)\n"
+    )
+    (tmp_path / "s.toml").write_text(
+        f'policies = ["random"]\nenvironments = ["{name}:world"]\nhorizon = 40\nseeds = 6\n'
+    )
+    with pytest.raises(RuntimeError, match=r"2 of 6 runs have failed.*2 have failed.*: KeyboardInterrupt: odd"):
+        cb.run_study(tmp_path / "s.toml", tmp_path / "out", backend="dask", jobs=2)
+    assert sorted(cb.load_study(tmp_path / "out").to_frame()["seed"]) == [0, 3, 4, 5]
+
+
+@pytest.mark.filterwarnings("ignore")  # Dask warns of busy machines
 def test_what_a_worker_of_dask_cannot_unpack_is_told():
     pytest.importorskip("distributed", reason="pip install 'conebandit[dask]'")
     with pytest.raises(ModuleNotFoundError, match="No module named 'not_there'"):

@@ -552,6 +552,8 @@ def test_a_call_that_is_given_up_ends_it_where_nobody_takes_that():
     [
         ("os._exit(9)", "it has killed its process again and again"),
         ("raise SystemExit(3)", "SystemExit: 3"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt: "),
+        ("raise BaseException('odd')", "BaseException: odd"),
     ],
 )
 def test_a_run_that_ends_its_process_is_named_and_all_others_are_kept(tmp_path, monkeypatch, does, says):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conebandit.studies.plan import Job
 
@@ -20,6 +21,20 @@ class Failure(NamedTuple):
 
     job: Job
     error: str
+
+
+def tried(run: Callable[[Any, Job], Any], recipe: Any, job: Job, *, here: bool) -> Any:
+    """What ``run`` makes of a recipe and a job; a :class:`Failure` if it raises anything, often in somebody's own code.
+
+    A worker of a cluster is not left to deal with it: on Dask nobody would hear of what is no ``Exception``. ``here``
+    says whether this is the process that was asked for the study: there, whoever interrupts it ends it.
+    """
+    try:
+        return run(recipe, job)
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and here and threading.current_thread() is threading.main_thread():
+            raise
+        return Failure(job, f"{type(error).__name__}: {error}")
 
 
 @dataclass

@@ -208,7 +208,7 @@ class Kind(NamedTuple):
     read
         Makes a plan of what its file says and of the folder that the file is in.
     run
-        Makes one run from a recipe and a job: a row, or something that says why it failed.
+        Makes one run from a recipe and a job, as a row.
     series
         What is known of each run as a number.
     words

@@ -73,6 +73,11 @@ class Workers:
             raise ValueError(f"jobs is for this machine; a cluster at an address is used as it is; got {self.jobs}.")
 
     @property
+    def in_this_process(self) -> bool:
+        """Whether calls are made in this very process, where Ctrl-C may strike one."""
+        return self.backend in ("sequential", "threads")
+
+    @property
     def number(self) -> int:
         """How many processes or threads there are on this machine."""
         if self.backend == "sequential":

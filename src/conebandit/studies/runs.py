@@ -19,7 +19,7 @@ from conebandit.regret import SERIES
 from conebandit.simulate import simulate
 from conebandit.studies.bench import last_change
 from conebandit.studies.declaration import plan_from
-from conebandit.studies.failures import Failure, Failures
+from conebandit.studies.failures import Failure, Failures, tried
 from conebandit.studies.folder import made_with
 from conebandit.studies.parts import CURVE, Parts, Row
 from conebandit.studies.plan import Job, Kind, Plan, Recipe
@@ -29,20 +29,14 @@ PAUSE = 0.5  # seconds between parts, so that short runs share one
 COLUMNS = ("policy", "environment", "horizon", "seed", "after", *SERIES, "seconds", "versions")  # besides curves
 
 
-def one_run(recipe: Recipe, job: Job) -> Row | Failure:
-    """One run as a row: averages of all series after the last change point, and curves of some from the first round on.
-
-    What it raises, often in code of the user's own, is handed back and does not disturb other runs.
-    """
+def one_run(recipe: Recipe, job: Job) -> Row:
+    """One run as a row: averages of series after the last change point, and curves of some from the first round on."""
     start = time.perf_counter()
-    try:
-        world = recipe.environment(job.scene, job.seed)
-        policy = recipe.policy(job.policy, world, job.seed)
-        run = simulate(policy, world, job.scene.horizon, job.seed, resolution=recipe.resolution)
-        after = last_change(world)
-        averages = {name: run.average(name, after=after) for name in SERIES}
-    except (Exception, SystemExit) as error:  # whatever somebody's own class raises
-        return Failure(job, f"{type(error).__name__}: {error}")
+    world = recipe.environment(job.scene, job.seed)
+    policy = recipe.policy(job.policy, world, job.seed)
+    run = simulate(policy, world, job.scene.horizon, job.seed, resolution=recipe.resolution)
+    after = last_change(world)
+    averages = {name: run.average(name, after=after) for name in SERIES}
     kept = recipe.rounds(job.scene.horizon).astype(np.int64) - 1
     return {
         **job.columns,
@@ -74,7 +68,8 @@ def make_runs(
     told: set[str] = set()
     jobs = [plan.job(run) for run in missing]
     failures = Failures(jobs)
-    finished = as_finished(partial(kind.run, plan.recipe), jobs, workers, given_up=_killed, left_out=failures.given_up)
+    run = partial(tried, kind.run, plan.recipe, here=workers.in_this_process)
+    finished = as_finished(run, jobs, workers, given_up=_killed, left_out=failures.given_up)
     with Writer(parts, step) as writer, closing(finished) as results:
         for number, result in results:
             if isinstance(result, Failure):

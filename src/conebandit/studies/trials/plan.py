@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conebandit.environments.base import Environment
-from conebandit.studies.failures import Failure
 from conebandit.studies.folder import made_with
 from conebandit.studies.parts import Row
 from conebandit.studies.plan import OF_ENVIRONMENTS, Entry, Job, Maker, Plan, Scene, naming, require
@@ -110,19 +109,16 @@ class TrialPlan(Plan[Recipe]):
                 declared_rules(self.recipe.rules, world.n_arms)  # also where no design uses them
 
 
-def one_trial(recipe: Recipe, job: Job) -> Row | Failure:
-    """One trial as a row of numbers. What it raises, often in code of the user's own, is handed back."""
+def one_trial(recipe: Recipe, job: Job) -> Row:
+    """One trial as a row of numbers."""
     start = time.perf_counter()
-    try:
-        world = recipe.environment(job.scene, job.seed)
-        trial = recipe.trial(world, job.scene.horizon, job.seed)
-        conduct = recipe.design(job.policy, world, job.seed).conduct(trial)
-        treated = recipe.truth(world, trial.patients)
-        found = measures.measured(
-            trial, conduct, treated, recipe.truth(world, trial.fresh), recipe.on_average(world, trial.size)
-        )
-    except (Exception, SystemExit) as error:  # whatever somebody's own class raises
-        return Failure(job, f"{type(error).__name__}: {error}")
+    world = recipe.environment(job.scene, job.seed)
+    trial = recipe.trial(world, job.scene.horizon, job.seed)
+    conduct = recipe.design(job.policy, world, job.seed).conduct(trial)
+    treated = recipe.truth(world, trial.patients)
+    found = measures.measured(
+        trial, conduct, treated, recipe.truth(world, trial.fresh), recipe.on_average(world, trial.size)
+    )
     return {
         **job.columns,
         **found,
