@@ -25,6 +25,16 @@ def checking(option: str) -> Iterator[None]:
         raise typer.BadParameter(str(error), param_hint=option) from None
 
 
+@contextmanager
+def failing(then: str = "") -> Iterator[None]:
+    """Within, a ``RuntimeError`` ends the command with its message, and with what follows from it."""
+    try:
+        yield
+    except RuntimeError as error:
+        typer.echo(f"{str(error).rstrip('.')}. {then}".rstrip(), err=True)
+        raise typer.Exit(1) from None
+
+
 def require_writable(*files: Path) -> None:
     """Make the folders of these files; end the command, before any work is done, if one cannot be written."""
     for path in files:

@@ -1,6 +1,7 @@
 """The suite, its runs and the leaderboard."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,22 @@ def test_command_names_what_it_does_not_know(option, name):
     result = CliRunner().invoke(app, ["bench", option, name])
     assert result.exit_code == 2
     assert name in result.output
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_run_that_fails_is_named(bench, tmp_path, monkeypatch, jobs):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"breaking_{tmp_path.name}".replace("-", "_")
+    (tmp_path / f"{name}.py").write_text(
+        "import conebandit as cb\n\n\nclass Breaking(cb.RandomArm):\n"
+        "    def run_chunk(self, contexts, outcomes, keys):\n        raise ZeroDivisionError('by zero')\n"
+    )
+    result = bench("--policy", f"{name}:Breaking", "--jobs", jobs)
+    assert result.exit_code == 1
+    policy = f"policy {name}:Breaking in task paper with seed 0: ZeroDivisionError: by zero. Nothing was written to"
+    assert policy in result.output
+    assert "Traceback" not in result.output
 
 
 def test_the_page_is_made_from_the_results():

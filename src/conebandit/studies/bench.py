@@ -155,6 +155,11 @@ def run_suite(
     -------
     list of dict
         One for each run: ``task``, ``policy``, ``seed``, and the average of every series after the last change point.
+
+    Raises
+    ------
+    RuntimeError
+        If a run raises an error, with its policy, task and seed.
     """
     check_horizon(tasks, horizon, seeds[0])
     # The slowest first, so that no core waits at the end for a long run that began last.
@@ -184,9 +189,13 @@ def last_change(environment: Environment) -> int:
 
 
 def _one(job: tuple[Task, Contender, int, int]) -> Row:
-    """One run, as the averages of its series after the last change point."""
+    """One run, as the averages of its series after the last change point; an error says in which run it was raised."""
     task, contender, seed, horizon = job
-    world = task.make(seed)
-    run = simulate(contender.make(world, seed), world, horizon, seed=seed)
-    averages = {name: run.average(name, after=last_change(world)) for name in SERIES}
+    try:
+        world = task.make(seed)
+        run = simulate(contender.make(world, seed), world, horizon, seed=seed)
+        averages = {name: run.average(name, after=last_change(world)) for name in SERIES}
+    except (Exception, SystemExit) as error:  # whatever somebody's own class raises
+        where = f"policy {contender.name} in task {task.name} with seed {seed}"
+        raise RuntimeError(f"{where}: {type(error).__name__}: {error}") from error
     return {"task": task.name, "policy": contender.name, "seed": seed, **averages}

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from conebandit.studies import study_commands
 from conebandit.studies.trials import commands as trial_commands
-from conebandit.terminal import Folder, checking, require_writable, say
+from conebandit.terminal import Folder, checking, failing, require_writable, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -64,9 +64,10 @@ def bench(
         earlier = leaderboard.Earlier.read(data, horizon=horizon, seeds=seeds) if keep else None
     require_writable(page, data)
     start = time.perf_counter()
-    rows = runs.run_suite(
-        tasks=tasks, contenders=contenders, horizon=horizon, seeds=range(seeds), n_jobs=jobs or -1, progress=True
-    )
+    with failing(f"Nothing was written to {to}."):
+        rows = runs.run_suite(
+            tasks=tasks, contenders=contenders, horizon=horizon, seeds=range(seeds), n_jobs=jobs or -1, progress=True
+        )
     about = leaderboard.describe(horizon, time.perf_counter() - start, quick=quick, seeds=seeds)
     if earlier is not None:
         rows, about = earlier.joined(rows, about)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from conebandit.terminal import checking, print_rows, require_writable, say
+from conebandit.terminal import checking, failing, print_rows, require_writable, say
 
 if TYPE_CHECKING:
     from conebandit.studies.pool import Workers
@@ -84,13 +84,11 @@ def as_workers(backend: str, address: str | None, jobs: int) -> Workers:
 def running(folder: Path) -> Iterator[None]:
     """Within, runs are made: an interruption, or runs that fail, end the command with a sentence."""
     try:
-        yield
+        with failing():
+            yield
     except KeyboardInterrupt:
         typer.echo(f"Stopped. Finished runs are kept in {folder}; the same command goes on with the others.", err=True)
         raise typer.Exit(130) from None
-    except RuntimeError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
 
 
 def caution(text: str) -> None:
