@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import conebandit as cb
@@ -16,7 +17,7 @@ from conebandit.service.edge import courier as courier_module
 from conebandit.service.engine import edges as engine
 from conebandit.service.http.server import serving
 from conebandit.service.log.entries import read
-from conebandit.service.log.events import Decided
+from conebandit.service.log.events import Decided, Reported
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
 from tests.service.driver import PHONE
@@ -100,6 +101,29 @@ def test_an_edge_decides_as_the_log_says_whatever_happens_meanwhile(address, dec
     assert report.state
     plain_fold(records)
     assert plain_edge_decisions(records) == [event.id for event in decided]
+
+
+def test_numbers_of_numpy_are_plain_ones_in_the_log(address, declaration, tmp_path):
+    with served(address, declaration) as (url, client):
+        with cb.Edge(url, "checkout", spool=tmp_path / "spool") as edge:
+            for kind, id_ in ((float, "plain"), (np.int64, "d1"), (np.float32, "d2"), (np.float64, "d3")):
+                one = edge.decide({"age": kind(30), "device": "desk"}, id=id_)
+                assert edge.decide({"age": 30, "device": "desk"}, id=id_) == one
+                edge.report(id_, {"revenue": kind(3)})
+            for wrong in (np.True_, np.bool_(False), True, np.array(30), np.float32("nan")):
+                with pytest.raises(ValueError, match="must be a number"):
+                    edge.decide({"age": wrong, "device": "desk"})
+                with pytest.raises(ValueError, match="must be a number"):
+                    edge.report("plain", {"revenue": wrong})
+            assert edge.flush() == 0
+        asked = client.decide("checkout", {"age": np.int64(30), "device": "desk"}, id="asked")
+        client.report("checkout", asked.id, {"revenue": np.int32(3)})
+        assert client.front("checkout", {"age": np.int64(30), "device": "desk"})
+    events = [entry.event for entry in map(read, events_of(address))]
+    contexts_ = [event.context for event in events if isinstance(event, Decided)]
+    assert contexts_ == [{"age": 30, "device": "desk"}] * 5
+    assert {type(context["age"]) for context in contexts_} == {int, float}
+    assert [event.values for event in events if isinstance(event, Reported)] == [{"revenue": 3.0}] * 5
 
 
 def test_what_is_uploaded_again_changes_nothing(address, declaration, tmp_path):

@@ -1,7 +1,8 @@
 """Checks of the entries of a declaration; an ``InvalidError`` names the entry that is wrong.
 
-Numbers are those of JSON, an int or a float: what is declared or reported is written into a log as it is, so
-NumPy's numbers, which :mod:`conebandit.validate.arguments` lets pass, are refused here.
+Numbers are those of JSON, an int or a float, since what is declared or reported is written into a log; those of NumPy
+count as the same (:func:`as_plain`). What else :mod:`conebandit.validate.arguments` lets pass, such as fractions, is
+refused here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import date, time
 from typing import Any
+
+import numpy as np
 
 from conebandit.experiment.errors import InvalidError
 from conebandit.validate.arguments import is_integer
@@ -102,8 +105,22 @@ def one_of(given: Any, allowed: tuple[Any, ...], where: str) -> Any:
     return given
 
 
+def as_plain(given: Any) -> Any:
+    """A number of NumPy as one of Python, which JSON has; anything else as it is.
+
+    Examples
+    --------
+    >>> as_plain(np.int64(3)), as_plain(np.float32(0.5)), as_plain("3")
+    (3, 0.5, '3')
+    """
+    if isinstance(given, np.integer):
+        return int(given)
+    return float(given) if isinstance(given, np.floating) else given
+
+
 def number(given: Any, where: str) -> float:
     """A finite number of reasonable size."""
+    given = given if type(given) is float else as_plain(given)  # as nearly always
     if not _is_number(given) or not abs(given) <= MAX_SIZE:
         raise InvalidError(f"{where} must be a number, at most {MAX_SIZE:g} in size; got {short(given)}.")
     return float(given)
@@ -122,7 +139,7 @@ def _is_number(given: Any) -> bool:
 
 def seconds(given: Any, where: str) -> float:
     """Seconds from a number, or from a number and a unit: ``90``, ``"36h"``, ``"7d"``."""
-    seconds = math.nan
+    seconds, given = math.nan, as_plain(given)
     if isinstance(given, str) and (match := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smhd])", given)):
         seconds = float(match[1]) * UNITS[match[2]]
     elif _is_number(given):

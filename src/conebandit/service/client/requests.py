@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
-from conebandit.experiment.entries import short
+from conebandit.experiment.entries import as_plain, short
 from conebandit.experiment.errors import InvalidError
 from conebandit.service.client import answers
 from conebandit.service.replies import (
@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     def table(self) -> dict[str, Any]:
         """As it is sent; services of earlier releases do not know of units."""
         unit = {} if self.unit is None else {"unit": self.unit}
-        return {"id": self.id, "context": dict(self.context), **unit}
+        return {"id": self.id, "context": _plain(self.context), **unit}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,12 @@ def as_outcomes(values: Mapping[str, Values], observed_at: Times) -> list[dict[s
         if not isinstance(told, Mapping):
             raise InvalidError(f"values must be a table of one or more metrics; got {short(told)}.")
     times = observed_at if isinstance(observed_at, Mapping) else dict.fromkeys(values, observed_at)
-    return [{"id": id_, "values": dict(told), **_observed(times.get(id_))} for id_, told in values.items()]
+    return [{"id": id_, "values": _plain(told), **_observed(times.get(id_))} for id_, told in values.items()]
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A table in which numbers of NumPy are those of Python."""
+    return {name: as_plain(value) for name, value in dict(table).items()}
 
 
 def _observed(time: Time | None) -> dict[str, str]:
@@ -254,12 +259,12 @@ def lift(
 
 def front(experiment: str, context: Context | None = None) -> Request[dict[str, Any]]:
     """The arms on the front in a context."""
-    return _look(EstimatedFront, experiment, "front", context=json.dumps(dict(context or {})))
+    return _look(EstimatedFront, experiment, "front", context=json.dumps(_plain(context or {})))
 
 
 def explain(experiment: str, context: Context | None = None) -> Request[dict[str, Any]]:
     """Why these arms, in this context."""
-    return _look(Explanation, experiment, "explain", context=json.dumps(dict(context or {})))
+    return _look(Explanation, experiment, "explain", context=json.dumps(_plain(context or {})))
 
 
 def events(experiment: str, after: int = 0, limit: int = 100) -> Request[dict[str, Any]]:

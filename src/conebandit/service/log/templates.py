@@ -10,6 +10,7 @@ from functools import lru_cache, partial
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, NamedTuple
 
+from conebandit.experiment.entries import as_plain
 from conebandit.service.log.bodies import Body
 from conebandit.service.log.selection import Selection, Version
 from conebandit.service.log.texts import in_order, number_texts
@@ -26,7 +27,7 @@ def value_texts(values: list[Any]) -> list[str]:
 
 def _value_text(value: Any) -> str:
     kind = type(value)
-    return quoted(value) if kind is str else repr(value) if kind is int else canonical(value)
+    return quoted(value) if kind is str else repr(value) if kind is int else canonical(as_plain(value))
 
 
 # ---- parts of templates ---------------------------------------------------------------------------------------------
