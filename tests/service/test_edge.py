@@ -7,6 +7,7 @@ import random
 import shutil
 import threading
 import time
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -124,6 +125,18 @@ def test_numbers_of_numpy_are_plain_ones_in_the_log(address, declaration, tmp_pa
     assert contexts_ == [{"age": 30, "device": "desk"}] * 5
     assert {type(context["age"]) for context in contexts_} == {int, float}
     assert [event.values for event in events if isinstance(event, Reported)] == [{"revenue": 3.0}] * 5
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", 1e12, 10**12, "2026-11-16T09:30:00", "1960-01-01T00:00:00Z"])
+def test_when_an_outcome_was_observed_is_checked_at_once(address, declaration, tmp_path, wrong):
+    with served(address, declaration) as (url, _), cb.Edge(url, "checkout", spool=tmp_path / "spool") as edge:
+        edge.decide(PHONE, id="d")
+        with pytest.raises(ValueError, match="observed_at must be a date and time since 1970 with an offset"):
+            edge.report("d", {"revenue": 1.0}, observed_at=wrong)
+        assert edge.pending == 1
+        edge.report("d", {"revenue": 1.0}, observed_at=datetime.now(UTC))
+        assert edge.flush() == 0
+        assert not (tmp_path / "spool" / "refused.jsonl").exists()
 
 
 def test_what_is_uploaded_again_changes_nothing(address, declaration, tmp_path):

@@ -36,6 +36,7 @@ from conebandit.service.edge.upkeep import Upkeep
 from conebandit.service.engine.edge_desk import EDGE_NAME
 from conebandit.service.engine.traffic import decision_id, same_context
 from conebandit.service.log.published import PublishedState
+from conebandit.service.log.times import as_time
 from conebandit.service.replies import Assignment
 from conebandit.validate.arguments import as_integer, as_positive
 
@@ -166,8 +167,13 @@ class Edge:
             return self._decide([decision_id(id_, generate=False) for id_ in ids], contexts, of)
 
     def report(self, id: str, values: Values, *, observed_at: Time | None = None) -> None:  # noqa: A002
-        """Report metrics of a decision of this edge, as :meth:`Client.report`; it is delivered later."""
+        """Report metrics of a decision of this edge, as :meth:`Client.report`; it is delivered later.
+
+        Metrics, values and the form of ``observed_at`` are checked at once. That it lies between the decision and now
+        the service finds out, whose clock counts: what it refuses is in ``refused.jsonl`` of the spool.
+        """
         [outcome] = as_outcomes({decision_id(id, generate=False): values}, observed_at)
+        as_time(outcome.get("observed_at"), "observed_at")
         with self._lock:
             self._check_process()
             experiment = self._held.declared  # outcomes come in while nobody may decide, too
