@@ -3,6 +3,7 @@
 import math
 import time
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +95,27 @@ def test_a_number_that_is_none_is_refused_in_words(place):
         message = str(refusal.value)
         assert place in message or "must consist of texts, numbers" in message, message
         assert len(message) <= 500
+
+
+@pytest.mark.parametrize(
+    ("odd", "says"),
+    [
+        ({1, 2}, r"policy\.x\[1\] is \{1, 2\}, a set\."),
+        (np.True_, r"policy\.x\[1\] is .*True.*, a bool"),
+        (range(10**9), r"policy\.x\[1\] is range\(0, 1000000000\), a range\."),
+        (1j, r"policy\.x\[1\] is 1j, a complex\."),
+        (date(2026, 1, 1), r"policy\.x\[1\] is 2026-01-01, a date or time\."),
+    ],
+)
+def test_what_a_declaration_cannot_hold_is_named(odd, says):
+    with pytest.raises(InvalidError, match=f"must consist of texts, numbers, lists and tables.*: {says}"):
+        Experiment.from_dict(declared(policy={"name": "ParetoUCB1", "x": (1, odd), "path": Path("here")}))
+
+
+def test_numbers_of_numpy_may_be_declared():
+    wanted = declared(seed=3, policy={"name": "ParetoUCB1", "width": 0.5})
+    given = declared(seed=np.int64(3), policy={"name": "ParetoUCB1", "width": np.float32(0.5)})
+    assert Experiment.from_dict(given).declaration == Experiment.from_dict(wanted).declaration
 
 
 def test_settings_that_would_overflow_are_refused():

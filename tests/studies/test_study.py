@@ -327,6 +327,30 @@ def test_a_study_with_two_entries_that_differ_in_their_order_alone_goes_on(tmp_p
         cb.run_study(twice | {"environments": [one]}, tmp_path, backend="sequential")
 
 
+def test_a_study_may_hold_what_stands_for_numbers_lists_and_texts(tmp_path):
+    rows = "\n".join(f"{i},{'ab'[i % 2]},{i % 7}" for i in range(40))
+    (tmp_path / "t.csv").write_text(f"age,arm,relief\n{rows}\n")
+    table = {"name": "from_table", "contexts": ["age"], "arms": "arm", "outcomes": ["relief"]}
+    plain = {
+        "policies": ["random", {"name": "ParetoUCB1", "width": 0.5}],
+        "environments": [{**table, "path": str(tmp_path / "t.csv")}],
+        "horizon": 50,
+        "seeds": [0, 1],
+    }
+    same = {
+        "policies": ("random", {"name": "ParetoUCB1", "width": np.float64(0.5)}),
+        "environments": ({**table, "path": tmp_path / "t.csv"},),
+        "horizon": np.int64(50),
+        "seeds": range(2),
+    }
+    first = cb.run_study(plain, tmp_path / "out", backend="sequential")
+    again = cb.run_study(same, tmp_path / "out", backend="sequential", progress=lambda _: pytest.fail("made again"))
+    assert again.n_missing == 0
+    assert cb.run_study(same, tmp_path / "other", backend="sequential").digest == first.digest
+    with pytest.raises(ValueError, match=r"policies\[1\]\.width is \{0\.5\}, a set\."):
+        cb.run_study(plain | {"policies": ["random", {"name": "ParetoUCB1", "width": {0.5}}]}, tmp_path / "odd")
+
+
 def test_a_table_that_has_changed_is_refused(tmp_path):
     rows = "\n".join(f"{i},{'ab'[i % 2]},{i % 7}" for i in range(40))
     (tmp_path / "t.csv").write_text(f"age,arm,relief\n{rows}\n")

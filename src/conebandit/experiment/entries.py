@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import date, time
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ MAX_WORDS = 500  # characters of a message that may repeat what was given
 MAX_SIZE = 1e15  # larger numbers are mistakes, and sums of their squares would overflow before long
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MAX_WINDOW = 3650 * UNITS["d"]
-MAX_DEPTH = 8  # of tables in which a date is looked for
+MAX_DEPTH = 8  # of tables in which what is odd is looked for
+MAX_RANGE = 1_000_000  # numbers of a range, which become a list
 NAME = re.compile(r"\w(?:[\w .:/+-]{0,62}[\w.:/+-])?")
 
 
@@ -36,28 +38,55 @@ def table(given: Any, where: str) -> dict[str, Any]:
 
 
 def plain(given: dict[str, Any]) -> dict[str, Any]:
-    """A copy, if it holds only what JSON has; TOML has dates as well."""
+    """A copy, if it holds only what JSON has, and what stands for that in Python; TOML has dates as well.
+
+    Examples
+    --------
+    >>> plain({"seeds": range(3), "resolution": np.float32(0.5), "sizes": (1, 2)})
+    {'seeds': [0, 1, 2], 'resolution': 0.5, 'sizes': [1, 2]}
+    """
     try:
-        copy: dict[str, Any] = json.loads(json.dumps(given))
+        copy: dict[str, Any] = json.loads(json.dumps(given, default=_stands_for))
     except (TypeError, ValueError, RecursionError):
         raise InvalidError(
             "the declaration must consist of texts, numbers, lists and tables, not nested more deeply than it needs"
-            f"{_first_date(given)}."
+            f"{_first_odd(given)}."
         ) from None
     return copy
 
 
-def _first_date(given: Any, where: str = "", depth: int = 0) -> str:
-    """Where a date or time of TOML is; nothing if there is none, or it lies deep."""
+def _stands_for(given: Any) -> Any:
+    """What JSON has for a number of NumPy, a range or a path."""
+    if isinstance(given, range) and len(given) <= MAX_RANGE:
+        return list(given)
+    number = as_plain(given)
+    if number is given and not isinstance(given, PurePath):
+        raise TypeError
+    return str(given) if number is given else number
+
+
+def _first_odd(given: Any, where: str = "", depth: int = 0) -> str:
+    """Which entry is nothing that a declaration may hold; nothing if there is none, or it lies deep."""
     if isinstance(given, date | time):  # a datetime is a date
         return f": {where} is {given}, a date or time"
-    if depth == MAX_DEPTH or not isinstance(given, dict | list):
-        return ""
+    if depth == MAX_DEPTH or not isinstance(given, dict | list | tuple):
+        return "" if _is_plain(given) else f": {where} is {short(given)}, a {type(given).__name__}"
     if isinstance(given, dict):
         parts = {f"{where}.{name}".lstrip("."): value for name, value in given.items()}
     else:
         parts = {f"{where}[{i}]": value for i, value in enumerate(given)}
-    return next((found for place, value in parts.items() if (found := _first_date(value, place, depth + 1))), "")
+    return next((found for place, value in parts.items() if (found := _first_odd(value, place, depth + 1))), "")
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether an entry is what JSON has, or stands for that; what lies too deep is not looked into."""
+    if isinstance(given, dict | list | tuple | str | int | float | None):
+        return True
+    try:
+        _stands_for(given)
+    except TypeError:
+        return False
+    return True
 
 
 def only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

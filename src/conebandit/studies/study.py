@@ -106,7 +106,7 @@ def execute(
     plan, folder = read_by(kind.read, source, given, where), Folder(to, kind)
     plan.try_all()
     with folder.locked():
-        about = folder.begin(plan, given, where, _digest(source))
+        about = folder.begin(plan, given, where, _digest(source, table))
         plan = folder.as_begun(plan)
         for text in _changes(about, plan):
             caution(text)
@@ -128,9 +128,9 @@ def _failed(failures: Failures, plan: Plan[Any], kind: Kind, to: Path) -> str:
     return (" " if len(told) == 1 else "\n").join([first, *told, last])
 
 
-def _digest(source: Path | Mapping[str, Any]) -> str:
-    """A fingerprint of a study file, or of a study that is a table."""
-    given = json.dumps(source).encode() if isinstance(source, Mapping) else source.read_bytes()
+def _digest(source: Path | Mapping[str, Any], table: Mapping[str, Any]) -> str:
+    """A fingerprint of a study file, or of a study that is a table: of what it says."""
+    given = json.dumps(table).encode() if isinstance(source, Mapping) else source.read_bytes()
     return hashlib.sha256(given).hexdigest()
 
 
