@@ -139,6 +139,23 @@ def test_when_an_outcome_was_observed_is_checked_at_once(address, declaration, t
         assert not (tmp_path / "spool" / "refused.jsonl").exists()
 
 
+def test_a_damaged_spool_is_told_and_files_of_others_are_left_alone(address, declaration, tmp_path):
+    spool = tmp_path / "spool"
+    with served(address, declaration) as (url, _):
+        cb.Edge(url, "checkout", spool=spool).close()
+        (spool / "readme.spool").write_text("not a segment")
+        cb.Edge(url, "checkout", spool=spool).close()
+        assert (spool / "readme.spool").read_text() == "not a segment"
+        for name in ("name", "experiment"):
+            before = (spool / name).read_bytes()
+            for damage in (b"\xff\xfe\x00", b"", b"a\x00b"):
+                (spool / name).write_bytes(damage)
+                with pytest.raises(ValueError, match=f"{name} is damaged: it should say the {name} of this spool"):
+                    cb.Edge(url, "checkout", spool=spool)
+            (spool / name).write_bytes(before)
+        cb.Edge(url, "checkout", spool=spool).close()
+
+
 def test_what_is_uploaded_again_changes_nothing(address, declaration, tmp_path):
     with served(address, declaration) as (url, _):
         with cb.Edge(url, "checkout", spool=tmp_path / "spool") as edge:

@@ -403,6 +403,14 @@ def test_a_table_that_is_edited_while_a_study_runs_is_not_mixed_in(tmp_path, mon
     assert found["lost"].equals(found["calm"].head(3))
 
 
+@pytest.mark.parametrize("about", ['{"format": 1}', '{"format": 1, "given": {}, "folder": 3}'])
+def test_a_damaged_record_is_told(tmp_path, about):
+    (tmp_path / "study.json").write_text(about)
+    for call in (lambda: cb.load_study(tmp_path), lambda: cb.run_study(STUDY, tmp_path, backend="sequential")):
+        with pytest.raises(ValueError, match=r"study\.json is damaged: its entry '(given|folder)' is missing or wrong"):
+            call()
+
+
 def test_a_folder_that_holds_something_else_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(ValueError, match=r"is not empty, and holds no study. Give another folder"):

@@ -30,6 +30,7 @@ else:
 
 FORMAT = 1
 PARTS, LOCK = "parts", "lock"
+ENTRIES = {"given": dict, "folder": str, "digest": str, "data": dict, "modules": dict, "versions": dict}
 
 
 def versions() -> dict[str, str]:
@@ -98,6 +99,12 @@ class Folder:
             raise ValueError(f"{self._about} cannot be read: {error}.") from None
         if found != FORMAT:
             raise ValueError(f"{self._about} has format {found!r}; this version of conebandit reads {FORMAT}.")
+        for name, kind in ENTRIES.items():
+            if not isinstance(about.get(name), kind):
+                raise ValueError(
+                    f"{self._about} is damaged: its entry {name!r} is missing or wrong. Put back what was there, or "
+                    f"begin the {self.kind.name} in another folder."
+                )
         return about
 
     def plan(self) -> Plan[Any]:

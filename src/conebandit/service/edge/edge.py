@@ -307,7 +307,12 @@ def _kept(path: Path, given: str | None, what: str) -> str | None:
     """What a file of a spool says, if there is one: then nothing else may be given."""
     if not path.exists():
         return None
-    known = path.read_text(encoding="utf-8")
+    try:
+        known = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        known = ""
+    if not known or not known.isprintable():
+        raise ValueError(f"{path} is damaged: it should say the {what} of this spool. Write that into it again.")
     if given not in (None, known):
         raise ValueError(f"the spool {path.parent} is that of {what} {known!r}; got {what}={given!r}.")
     return known

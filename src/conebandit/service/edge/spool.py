@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ from conebandit.service.edge.lines import DECISION, HEAD, OUTCOME, STATE, StateM
 SEGMENT = 8 << 20  # bytes after which a new file is begun
 MAX_LINES, MAX_BYTES = 1000, 700_000  # of a batch: the service takes 1000 decisions, and a megabyte
 SUFFIX = ".spool"
+_NUMBER = re.compile(r"[0-9]{8,}")  # the name of a segment, as it is written
 log = logging.getLogger("conebandit.edge")
 Sync = Literal["os", "disk"]
 
@@ -99,7 +101,8 @@ class Spool:
         self._marks: dict[int, list[tuple[int, StateMark | None]]] = {}  # states in it and their offsets; None: damaged
         self._sizes: dict[int, int] = {}
         self.waiting = self.pending = 0  # bytes, and lines other than those of states
-        self._segments = deque(sorted(int(path.stem) for path in folder.glob(f"*{SUFFIX}")) or [1])
+        found = (path.stem for path in folder.glob(f"*{SUFFIX}"))  # files of others may be there as well
+        self._segments = deque(sorted(int(stem) for stem in found if _NUMBER.fullmatch(stem)) or [1])
         self.uploaded = self._read_place()
         for number in self._segments:
             self._read(number)
