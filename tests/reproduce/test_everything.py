@@ -239,7 +239,10 @@ def test_the_experiment_takes_other_settings(tmp_path):
     done = CliRunner().invoke(app, [*command, "--change-point", "50", "--change-point", "80", "--horizon", "300"])
     assert done.exit_code == 0, done.output
     text = (tmp_path / "index.html").read_text(encoding="utf-8")
-    assert "K = 3 in place of 5, 10; nu = 2 in place of 1, 3; t_p = 50, 80 in place of 100, 200, 300; T = 300" in text
+    assert "K = 3 in place of 5, 10; nu = 2 in place of 1, 3; t_p = 50, 80 in place of 100, 200, 300." in text
+    assert text.count("T = 300 in place of 50,000") == 1
+    assert text.count("T = 300") == 1
+    assert "4,000" not in text.partition("Runs are made with")[0]
     assert "--arms 3 --nu 2 --change-point 50 --change-point 80 --horizon 300." in text
     assert "the 220 rounds after the shift" in text
 

@@ -60,8 +60,8 @@ def reproduce_all(
     title = "Vector preference-based contextual bandits under distributional shifts, reproduced"
     introduction = (
         "Every table and figure of the paper, made anew by one command, with what the paper claims and what was found. "
-        + (_what_is_quick() if quick else "")
-        + (_what_is_other(setting, usual) if setting != usual else "")
+        + (_what_is_quick(setting) if quick else "")
+        + (_what_is_other(setting, usual, quick=quick) if setting != usual else "")
     )
     options = "".join(f" {option}" for option in (["--quick"] if quick else []) + _as_options(setting, usual))
     footer = f"Made by conebandit {__version__}: conebandit reproduce{options}."
@@ -69,23 +69,26 @@ def reproduce_all(
     return path
 
 
-def _what_is_quick() -> str:
+def _what_is_quick(setting: Setting) -> str:
+    """What the quick version has less of; a horizon that was asked for is that of the runs."""
     full = Setting()
     return (
-        f"This is the quick version, with T = {QUICK.horizon:,} in place of {full.horizon:,}, {QUICK.runs} runs in "
+        f"This is the quick version, with T = {setting.horizon:,} in place of {full.horizon:,}, {QUICK.runs} runs in "
         f"place of {full.runs}, {QUICK.pairs} pairs of runs in place of {full.pairs}, and {QUICK.default_runs} runs of "
         f"the default policy in place of {full.default_runs}: it shows little of what is learned, and decides less."
     )
 
 
-def _what_is_other(setting: Setting, usual: Setting) -> str:
-    """In what the experiment is not the usual one, in words."""
+def _what_is_other(setting: Setting, usual: Setting, *, quick: bool) -> str:
+    """In what the experiment is not the usual one, in words; of the quick version the horizon was named before."""
     words = []
     for name, attribute in NAMES.items():
+        if quick and attribute == "horizon":
+            continue
         mine, theirs = getattr(setting, attribute), getattr(usual, attribute)
         if mine != theirs:
             words.append(f"{name} = {_listed(mine)} in place of {_listed(theirs)}")
-    return f" Runs are made with {'; '.join(words)}."
+    return f" Runs are made with {'; '.join(words)}." if words else ""
 
 
 def _as_options(setting: Setting, usual: Setting) -> list[str]:
