@@ -6,13 +6,25 @@ import pytest
 import conebandit as cb
 from conebandit.experiment.errors import InvalidError
 from conebandit.experiment.frames import Frame
-from conebandit.formats.files import read_columns
+from conebandit.formats.files import find_parquet, read_columns
 
 
 def write(folder, text, name="table.csv"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+@pytest.mark.parametrize("pattern", ["*.parquet", "a[12].parquet", "**/*.parquet"])
+def test_a_pattern_may_be_for_a_folder_whose_name_has_brackets(tmp_path, monkeypatch, pattern):
+    folder = tmp_path / "log [2026]"
+    folder.mkdir()
+    for name in ("a1.parquet", "a2.parquet"):
+        (folder / name).touch()
+    assert [file.name for file in find_parquet(folder / pattern)] == ["a1.parquet", "a2.parquet"]
+    monkeypatch.chdir(tmp_path)
+    assert [file.name for file in find_parquet(f"log [2026]/{pattern}")] == ["a1.parquet", "a2.parquet"]
+    assert [file.name for file in find_parquet(f"lo*/{pattern}")] == ["a1.parquet", "a2.parquet"]
 
 
 def test_texts_are_as_they_are_written(tmp_path):

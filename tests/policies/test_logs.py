@@ -41,6 +41,21 @@ def small_parts(monkeypatch):
 # ---- the same as row by row ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ([], r"files must be at least one Parquet file; got \[\]"),
+        (([], [], []), "log must not be empty: at least one row is needed"),
+        ((np.empty((0, 2)), np.empty(0, dtype=int), np.empty((0, 2))), "log must not be empty"),
+    ],
+)
+def test_nothing_to_learn_is_told(log, says):
+    policy = cb.ParetoUCB1(n_arms=3, cone=cb.Cone.orthant(2), context_dim=2)
+    with pytest.raises(ValueError, match=says):
+        policy.learn(log)
+    assert policy.n_observations == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_is_learned_as_row_by_row(kind, small_parts):
     log = make_rows(2500)

@@ -145,7 +145,7 @@ def _parquet_at(path: Path) -> list[Path]:
     elif path.is_file():
         found = [path]
     else:
-        found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+        found = sorted(file for file in map(Path, glob.glob(_pattern(path), recursive=True)) if file.is_file())
     if not found:
         raise ValueError(
             f"there is no Parquet file at {path}; give a file, a folder, or a pattern such as 'log/*.parquet'."
@@ -156,6 +156,12 @@ def _parquet_at(path: Path) -> list[Path]:
                 f"{file} must be a Parquet file, named .parquet or .pq: other tables are not read in parts."
             )
     return found
+
+
+def _pattern(path: Path) -> str:
+    """A pattern in which folders that are there, as they are written, stand for themselves: names may have brackets."""
+    known = next((folder for folder in path.parents if folder.is_dir()), None)
+    return str(path) if known is None else os.path.join(glob.escape(str(known)), path.relative_to(known))
 
 
 def parquet_schema(path: Path) -> Any:

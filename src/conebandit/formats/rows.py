@@ -84,7 +84,7 @@ def _named(argument: str, given: Sequence[str] | None, prefix: str, number: int,
 
 def read_log(log: Any, columns: LogColumns) -> Iterator[LogRows]:
     """All rows of a log in their order: of arrays, of a table, or of Parquet files, which must all have the columns."""
-    if isinstance(log, str | os.PathLike) or (isinstance(log, list | tuple) and log and all(map(_is_path, log))):
+    if isinstance(log, str | os.PathLike) or (isinstance(log, list | tuple) and all(map(_is_path, log))):
         return _from_files(find_parquet(log), columns)
     if isinstance(log, np.ndarray) and log.dtype.names is not None:
         log = {name: log[name] for name in log.dtype.names}
@@ -154,6 +154,8 @@ def _from_mapping(table: Mapping[str, Any], columns: LogColumns) -> Iterator[Log
 
 def _from_arrays(contexts: Any, arms: Any, rewards: Any, columns: LogColumns) -> Iterator[LogRows]:
     x, y, chosen = as_floats(contexts, "contexts"), as_floats(rewards, "rewards"), np.asarray(arms)
+    if not chosen.size:
+        _starts(0)
     if chosen.dtype.kind not in "iu" or chosen.ndim != 1:
         raise TypeError(f"arms must be integers, shape (n,); got {chosen.dtype}, shape {chosen.shape}.")
     for array, name, width in ((x, "contexts", columns.context_dim), (y, "rewards", columns.n_objectives)):
