@@ -572,6 +572,39 @@ def test_a_call_that_kills_its_process_does_not_keep_others_from_being_made():
     assert found == {number: -number if number in (5, 11) else number * number for number in range(16)}
 
 
+class Lost(Exception):  # noqa: N818
+    """A worker has died."""
+
+
+@contextmanager
+def losing(workers):
+    """Four calls are under way at once, and a worker dies of the negative ones."""
+
+    def run(calls):
+        while some := list(itertools.islice(calls, 4)):
+            if any(args[2] < 0 for _, args, _ in some):
+                raise Lost
+            yield from (function(*args) for function, args, _ in some)
+
+    yield run, (Lost,)
+
+
+def test_each_of_many_calls_that_kill_is_found(monkeypatch):
+    monkeypatch.setitem(pool_module._OPEN, "sequential", losing)
+    given = [-number for number in range(1, 400)]
+    found = dict(as_finished(abs, given, Workers("sequential"), given_up=lambda number: f"killed by {number}"))
+    assert found == {n: f"killed by {number}" for n, number in enumerate(given)}
+
+
+def test_calls_that_kill_come_after_all_others(monkeypatch):
+    monkeypatch.setitem(pool_module._OPEN, "sequential", losing)
+    given = [-number if number in (17, 40) else number for number in range(100)]
+    found = list(as_finished(abs, given, Workers("sequential"), given_up=lambda _: None))
+    assert sorted(n for n, _ in found) == list(range(100))
+    assert sorted(n for n, result in found[-2:]) == [17, 40]
+    assert [result for _, result in found[-2:]] == [None, None]
+
+
 @POSIX
 def test_a_call_that_is_given_up_ends_it_where_nobody_takes_that():
     with pytest.raises(RuntimeError, match="workers have died 3 times without finishing a run"):

@@ -25,6 +25,7 @@ from conebandit.validate.arguments import is_integer
 Backend = Literal["loky", "threads", "dask", "ray", "sequential"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 MAX_LOSSES = 20  # times that workers may die without any call being finished in between
+PATIENCE = 3  # times that they may die before it is found out which call does it, and others wait
 MAX_TRIES = 3  # times that they may die of one call that is alone
 
 Given = TypeVar("Given")
@@ -96,7 +97,8 @@ def as_finished(
     """Call a function with each of these; its results as they come, each with the number of what was given.
 
     What the function raises is raised here, and ends it. When a worker dies, one of the calls under way may have killed
-    it: these come after all others, in two halves, and so on until the one that does it is alone. If it has died there
+    it: these come after all others, in two halves, and so on until the one that does it is alone; or before, where
+    workers have died several times without a result, since most calls may be of that kind. If it has died there
     ``MAX_TRIES`` times, its result is what ``given_up`` says of it; without that function, a ``RuntimeError`` ends it.
 
     A call for which ``left_out`` is true when it would be handed to a worker is not made, and has no result.
@@ -109,8 +111,8 @@ def as_finished(
     waiting, losses = _Waiting(len(given)), 0
     with ExitStack() as opened:
         run, lost = opened.enter_context(_OPEN[workers.backend](workers))
-        while waiting.groups:
-            left, begun = dict.fromkeys(waiting.groups.popleft()), set[int]()
+        while group := waiting.next(losses):
+            left, begun = dict.fromkeys(group), set[int]()
             wanted = (n for n in tuple(left) if not left_out(given[n]))  # asked when it is its turn
             calls = (_beginning(delayed(_numbered)(function, n, given[n]), begun, n) for n in wanted)
             try:
@@ -125,6 +127,7 @@ def as_finished(
                 if losses > MAX_LOSSES or (culprit is not None and given_up is None):
                     raise RuntimeError(_WORDS.format(times=losses)) from error
                 if culprit is not None and given_up is not None:
+                    losses = 0
                     yield culprit, given_up(given[culprit])
 
 
@@ -132,20 +135,28 @@ class _Waiting:
     """Groups of calls that are still to be made, by number; those of a group are under way together."""
 
     def __init__(self, calls: int) -> None:
-        self.groups = deque([list(range(calls))] if calls else [])
+        self._groups = deque([list(range(calls))])
+        self._suspected = deque[list[int]]()  # one of each may have killed a worker; those at the end are the smallest
         self._tries = Counter[int]()
+
+    def next(self, losses: int) -> list[int]:
+        """Calls to make now; none if there are none. ``losses``: since when there was no result."""
+        first, then = self._groups, self._suspected
+        if then and losses >= PATIENCE:
+            return then.pop()
+        return first.popleft() if first else then.popleft() if then else []
 
     def after_a_loss(self, left: list[int], begun: set[int]) -> int | None:
         """Put back what was left when a worker died; the call that has killed it, if that is certain by now."""
         suspects, rest = [n for n in left if n in begun], [n for n in left if n not in begun]
         if rest:
-            self.groups.appendleft(rest)
+            self._groups.appendleft(rest)
         if len(suspects) == 1:
             self._tries.update(suspects)
             if self._tries[suspects[0]] >= MAX_TRIES:
                 return suspects[0]
         half = (len(suspects) + 1) // 2
-        self.groups.extend(part for part in (suspects[:half], suspects[half:]) if part)
+        self._suspected.extend(part for part in (suspects[half:], suspects[:half]) if part)
         return None
 
 
