@@ -102,6 +102,9 @@ def test_errors_are_shown_where_there_is_room_and_caution_where_it_is_due():
     rows = [row("a", name, play, 0.1, seed) for name, play in ((DEFAULT, 0.02), ("binned", 0.03)) for seed in range(10)]
     assert leaderboard.caution(standings(rows)) == []
     assert leaderboard.caution(standings(rows[:3]))[0].startswith("With 3 seeds")
+    assert "baselines" not in leaderboard.caution(standings(rows[:3]))[0]
+    three = [row("a", name, 0.1, 0.1) for name in (DEFAULT, "binned", "linear")]
+    assert "and the best of 2 baselines is taken afterwards" in leaderboard.caution(standings(three))[0]
     cells = [next(iter(leaderboard.rich_tables(rows, width)[0].columns[2].cells)) for width in (80, 200)]
     assert cells == ["0.0200", "0.0200 ± 0.0000"]
 

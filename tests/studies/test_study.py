@@ -91,6 +91,21 @@ def test_what_a_study_says_of_itself(study):
     assert frame["policy.width"].to_list()[:3] == [None, 0.1, 0.3]
 
 
+def test_a_series_that_is_named_twice_counts_once(study, tmp_path):
+    assert study.differences("play", "play").equals(study.differences("play"))
+    assert study.averages("play", "front", "play").equals(study.averages("play", "front"))
+    pages = []
+    for number, options in enumerate((["play"], ["play", "play"])):
+        to = tmp_path / str(number)
+        given = [part for name in options for part in ("--series", name)]
+        done = CliRunner().invoke(app, ["study", "report", str(study.path), "--to", str(to), *given])
+        assert done.exit_code == 0, done.output
+        pages.append((to / "differences.csv").read_text())
+        told = CliRunner().invoke(app, ["study", "compare", str(study.path), str(study.path), *given])
+        pages.append(told.output)
+    assert pages[:2] == pages[2:]
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [

@@ -31,7 +31,7 @@ def compare(first: Results, second: Results, series: Sequence[str]) -> Compariso
     """
     places = [s.label for s in second.plan.scenes if s.label in first.environments and first.scene(s.label) == s]
     policies = [policy for policy in second.policies if policy in first.policies]
-    cells = [(place, policy) for place in places for policy in policies]
+    cells, series = [(place, policy) for place in places for policy in policies], tuple(dict.fromkeys(series))
     if not cells:
         raise ValueError(
             f"there is nothing to compare: {first.path} and {second.path} have no policy of the same label in the same "

@@ -179,9 +179,11 @@ def caution(table: Sequence[Standing]) -> list[str]:
     if seeds >= MIN_SEEDS:
         return []
     few = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    baselines = len({standing.policy for standing in table}.intersection(BASELINES))
+    best = f", and the best of {baselines} baselines is taken afterwards" if baselines > 1 else ""
     return [
-        f"With {few} these ratios are mostly luck: every seed draws other mean functions, and the best of "
-        f"{len(BASELINES)} baselines is taken afterwards. To compare policies, use --seeds {MIN_SEEDS} or more."
+        f"With {few} these ratios are mostly luck: every seed draws other mean functions{best}. To compare policies, "
+        f"use --seeds {MIN_SEEDS} or more."
     ]
 
 

@@ -46,7 +46,7 @@ def write_report(results: Results, to: Path, *, reference: str | None = None, se
         What is shown; by default what the study has curves of.
     """
     drawn = results.plan.recipe.curves
-    shown = tuple(series) or drawn or DEFAULT_SERIES
+    shown = tuple(dict.fromkeys(series)) or drawn or DEFAULT_SERIES
     base = reference or results.policies[0]
     differences, means = results.differences(shown, base), results.averages(shown)
     to.mkdir(parents=True, exist_ok=True)

@@ -78,18 +78,21 @@ class Results:
         return dict(found.select("environment", "after").iter_rows())
 
     def averages(self, series: Sequence[str], level: float = LEVEL) -> list[Average]:
-        """Averages over seeds of several series, in every cell."""
-        return [each for name in series for each in averages(self.cells(name), name, level=level)]
+        """Averages over seeds of several series, each once, in every cell."""
+        return [each for name in dict.fromkeys(series) for each in averages(self.cells(name), name, level=level)]
 
     def differences(self, series: Sequence[str], reference: str | None, level: float = LEVEL) -> list[Paired]:
-        """Every policy minus one of them, by default the first, in every environment; all are to hold together."""
+        """Every policy minus one of them, by default the first, in every environment; all are to hold together.
+
+        A series that is named twice counts once.
+        """
         base = reference or self.policies[0]
         if base not in self.policies:
             raise ValueError(f"reference must be one of {', '.join(self.policies)}; got {reference!r}.")
         others = [policy for policy in self.policies if policy != base]
         pairs = [((place, policy), (place, base)) for place in self.environments for policy in others]
-        found = []
-        for name in series:
+        found, names = [], tuple(dict.fromkeys(series))
+        for name in names:
             cells = self.cells(name)
-            found += paired(cells, cells, pairs, name, level=level, at_once=len(pairs) * len(series))
+            found += paired(cells, cells, pairs, name, level=level, at_once=len(pairs) * len(names))
         return found
