@@ -105,7 +105,7 @@ def plan_from(given: Mapping[str, Any], folder: Path) -> Plan[Recipe]:
         "points": points,
     }
     folders = tuple(dict.fromkeys((str(folder), str(Path.cwd()))))
-    return Plan(policies, scenes, seeds, Recipe(folders, resolution, curves, points), declared, table)
+    return Plan(policies, scenes, tuple(seeds), Recipe(folders, resolution, curves, points), declared, table)
 
 
 def _scenes(environments: Sequence[Entry], horizons: Sequence[int]) -> tuple[Scene, ...]:
@@ -189,11 +189,11 @@ def as_integers(given: Any, where: str, *, least: int, most: int) -> tuple[int, 
     return found
 
 
-def _seeds(given: Any) -> tuple[int, ...]:
-    """A list of seeds, or so many of them from 0 on."""
+def _seeds(given: Any) -> Sequence[int]:
+    """A list of seeds, or so many of them from 0 on: not a tuple yet, which may be too large."""
     if isinstance(given, list):
         return as_integers(given, "seeds", least=0, most=2**63 - 1)
-    return tuple(range(as_integer(given, "seeds", least=1, most=MAX_RUNS)))
+    return range(as_integer(given, "seeds", least=1, most=MAX_RUNS))
 
 
 def _resolution(given: Any) -> float:
