@@ -41,7 +41,7 @@ def compiled():
 def postgres():
     if binaries() is None:
         pytest.skip("PostgreSQL's binaries are not installed (apt-get install postgresql)")
-    server = Postgres()
+    server = Postgres(fsync=False)
     yield server
     server.stop()
 

@@ -27,15 +27,19 @@ def free_port() -> int:
 
 
 class Postgres:
-    """A server in a temporary folder, on loopback; it can be killed and started again."""
+    """A server in a temporary folder, on loopback; it can be killed and started again.
 
-    def __init__(self) -> None:
+    Without ``fsync`` a commit takes .2 ms rather than 5, and survives whatever is killed, but not a power cut.
+    """
+
+    def __init__(self, *, fsync: bool = True) -> None:
         found = binaries()
         assert found is not None
         self.bin = found
         self.folder = Path(tempfile.mkdtemp(prefix="conebandit-pg-"))
         self.data = self.folder / "data"
         self.port = free_port()
+        self.fsync = "on" if fsync else "off"
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
@@ -48,6 +52,7 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c shared_buffers=32MB"
+        options += f" -c fsync={self.fsync}"
         self.run("pg_ctl", "-D", self.data, "-o", options, "-l", self.folder / "log", "-w", "-t", "60", "start")
 
     def kill(self) -> None:
