@@ -186,6 +186,7 @@ def test_series_are_what_their_definitions_say(cone, rng):
         assert series["bad"][i] == (strongly & reported[i]).sum() / reported[i].sum()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("resolution", [0.1, (0.02, 0.1), [0.0, 0.2]], ids=str)
 @pytest.mark.parametrize("cone", [cb.Cone.orthant(2), C3, cb.Cone.wedge(120)], ids=["orthant", "narrow", "wide"])
 def test_series_at_a_resolution_are_what_their_definitions_say(cone, resolution, rng):

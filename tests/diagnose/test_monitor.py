@@ -131,6 +131,7 @@ def plain_columns(x, half):
     return np.column_stack([x, level, spread])
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("dim", [1, 2, 3, 6])
 @pytest.mark.parametrize("ties", [False, True])
 def test_against_a_plain_twin(dim, ties, rng):
@@ -249,6 +250,7 @@ def ranks(x, seed, reference=15):
     return found
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", LAWS)
 def test_ranks_are_uniform_and_independent(name):
     rng = np.random.default_rng(11)
@@ -262,6 +264,7 @@ def test_ranks_are_uniform_and_independent(name):
             assert stats.chisquare(table.ravel()).pvalue > 1e-4
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", ["dependent", "few values"])
 def test_ranks_stay_uniform_in_a_grown_tree(name):
     rng = np.random.default_rng(12)

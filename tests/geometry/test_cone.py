@@ -37,6 +37,7 @@ def proper_cones(rng: np.random.Generator, count: int, dims: tuple[int, ...], mo
 # ---- conversion -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.untraced
 def test_facets_equal_enumeration_on_random_cones(rng):
     for rays in proper_cones(rng, 300, (2, 3, 4, 5), 9):
         cone = Cone.from_rays(rays)
@@ -44,6 +45,7 @@ def test_facets_equal_enumeration_on_random_cones(rng):
         assert oracles.directions(cone.facets) == expected
 
 
+@pytest.mark.untraced
 def test_both_conversions_equal_ppl_on_random_cones(rng):
     ppl = pytest.importorskip("ppl", reason="pip install pplpy (Linux wheels) for the independent oracle")
     for rays in proper_cones(rng, 300, (2, 3, 4, 5, 6), 12):

@@ -36,6 +36,7 @@ def random_case(kind: str, dim: int, rng: np.random.Generator) -> tuple[Cone, np
 # ---- exactness ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["orthant", "wide", "narrow", "oblique"])
 @pytest.mark.parametrize("dim", [2, 3, 4])
 def test_gap_equals_mixed_integer_programming(kind, dim):
@@ -57,6 +58,7 @@ def test_gap_equals_mixed_integer_programming(kind, dim):
     assert positive >= 10  # the cases are not all trivial
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["narrow", "oblique"])
 def test_gap_equals_enumeration_of_all_corners(kind):
     rng = np.random.default_rng(5)

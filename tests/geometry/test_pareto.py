@@ -30,6 +30,7 @@ def cones() -> list[Cone]:
     ]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("cone", cones(), ids=lambda c: f"{c.dim}d-{len(c.facets)}facets")
 @pytest.mark.parametrize("kind", ["uniform", "grid", "front", "line", "equal"])
 def test_equals_plain_comparison(cone, kind, rng):

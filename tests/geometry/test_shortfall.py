@@ -23,6 +23,7 @@ def test_for_the_orthant_it_is_the_log_of_moocores_multiplicative_epsilon_indica
     assert sum(case["factor"] > 1 for case in cases) > 20
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", ["orthant", "wide", "narrow", "oblique"])
 @pytest.mark.parametrize("dim", [1, 2, 3, 4])
 def test_it_equals_independent_formulations(kind, dim):

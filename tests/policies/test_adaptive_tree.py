@@ -63,6 +63,7 @@ def test_contract(n_arms, cone, dim):
     cb.check_policy(policy)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("n_arms", "cone", "dim", "rounds"),
     [(2, cb.Cone.orthant(2), 1, 420), (3, C3, 2, 420), (2, cb.Cone.orthant(1), 4, 300), (2, THREE, 2, 260)],

@@ -300,6 +300,7 @@ TWINS = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("name", "dim", "n_arms"), [("scalar", 1, 4), ("orthant", 2, 6), ("narrow", 1, 5), ("five facets", 3, 5)]
 )

@@ -272,6 +272,7 @@ TWINS = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_decision_and_report_equals_the_plain_twin(name, shape):

@@ -39,6 +39,7 @@ CASES = {
 TWINS = {"exact": PlainTree, "stream": PlainStreamedTree}
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("history", TWINS)
 @pytest.mark.parametrize("case", CASES)
 def test_every_decision_and_every_number_equals_the_plain_twin(case, history):
@@ -85,6 +86,7 @@ def _compare_all_leaves(policy, plain):
     return eliminated
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_accounting_is_exact_after_thousands_of_random_steps(dim):
     """Counts and sums of every leaf equal those of all past samples in its box, which this test finds by itself."""

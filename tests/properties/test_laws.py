@@ -1,12 +1,15 @@
 """Laws that hold for every input, looked for by hypothesis."""
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from conebandit import Cone, additive_gap, dominance_distance, gap, hausdorff, log_hausdorff, pareto_mask, shortfall
 from conebandit.regret import SERIES, regret_series
+
+pytestmark = pytest.mark.untraced
 
 
 @st.composite

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 import conebandit as cb
 from tests.policies.test_merging import bins
 
+pytestmark = pytest.mark.untraced
+
 CONE = cb.Cone.from_facets([[2, 1], [1, 3]])
 CONTEXTS = np.stack(np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 1, 5)), axis=-1).reshape(-1, 2)
 MAKE = {

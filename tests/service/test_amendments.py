@@ -486,6 +486,7 @@ def assert_as_plain(run):
     assert run.explain(PHONE)["observations"] == len({decision for _, decision in told})
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(8))
 def test_any_log_means_what_the_plain_fold_says(store, guarded, seed, monkeypatch):
     """Two ledgers that take turns, restarts, snapshots, revisions that begin and end at any moment."""

@@ -204,6 +204,7 @@ def spooled(folder):
     return found
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("n", [1, 40])
 @pytest.mark.parametrize(
     "what", ["live", "shadow", "off", "retired", "explore", "rules", "units", "stale", "kernel", "alone"]

@@ -104,6 +104,7 @@ def forge(published, id_):
     return made
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("policy", ["LinearParetoUCB", "ConeKernel"])
 @pytest.mark.parametrize("snapshots", [False, True])
 def test_no_decision_can_be_forged_from_a_state_that_is_not_in_memory(
@@ -507,6 +508,7 @@ def test_what_was_erased_is_not_brought_back_by_an_edge_that_sends_it_again(stor
         assert "ann" not in "".join(f"{record.text} {record.personal}" for record in session.events("checkout"))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("policy", ["LinearParetoUCB", "ConeTree", "ConeKernel"])
 def test_decisions_from_states_that_were_revised_are_made_again_as_they_were(store, declaration, policy, monkeypatch):
     monkeypatch.setattr(engine, "MIN_APART", 0)

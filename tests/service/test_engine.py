@@ -386,6 +386,7 @@ def test_verify_leaves_out_decisions_whose_state_is_no_more_if_that_takes_too_lo
     assert (report.agrees, report.whole, report.recomputed) == (True, True, 32)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("others", ["few", "many"])
 def test_verify_makes_every_decision_of_a_small_log_again(run, store, monkeypatch, others):
     """And finds one that was changed, in whichever state it was made; whether or not earlier states are at hand."""
@@ -463,6 +464,7 @@ class UndoError(Exception):
     pass
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
     """Random delays, parts, repeats, corrections, arms and modes, with two ledgers that take turns on one store."""

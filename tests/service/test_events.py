@@ -130,6 +130,7 @@ def test_the_table_of_kinds_is_complete():
     assert list(KINDS.values()) == list(EVENTS) == [type(event) for event in EXAMPLES.values()]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", EVENTS)
 def test_every_event_is_read_back_as_it_was_written(kind):
     @given(EVENTS[kind])

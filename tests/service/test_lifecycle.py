@@ -255,6 +255,7 @@ def test_a_limit_that_is_raised_keeps_its_count(store, declaration):
     assert verified(run).agrees
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(3))
 def test_any_log_with_changes_means_what_the_plain_fold_says(store, declaration, seed, tmp_path):
     """Two ledgers that take turns; corrections, arms and changes count when a revision says so."""

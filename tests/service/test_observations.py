@@ -100,6 +100,7 @@ def test_a_snapshot_that_does_not_tell_is_not_used(run, monkeypatch):
     assert observations(run) == 1
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(12))
 def test_they_are_those_of_the_plain_fold(run, seed):
     rng, ids = random.Random(seed), []

@@ -146,6 +146,7 @@ def revise(run):
             transaction.revise(start(transaction.session, run.id, view=state.head.seq, before=before))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("seed", range(5))
 def test_random_jumps_and_repairs(tmp_path, declaration, monkeypatch, seed, at_once):

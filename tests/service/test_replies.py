@@ -55,6 +55,7 @@ def values(type_):
     return st.builds(type_, **{entry.name: values(hints[entry.name]) for entry in fields(type_)})
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_reply_is_read_back_as_it_was_written(kind):
     @given(values(kind))

@@ -310,6 +310,7 @@ def test_short_logs_are_folded_anew_at_once(service):
     assert_same(service.policy(), plain_fold(service.events()))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_with_late_revisions_means_what_the_plain_fold_says(store, declaration, seed, monkeypatch):
     """Two ledgers that take turns; revisions begin and end at any moment, overlap, and are sometimes of no use."""

@@ -322,6 +322,7 @@ def test_the_first_decisions_are_drawn_from_all_arms(store, trial):
 # ---- what the log says ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(("seed", "kept"), [(0, 100), (1, 100), (2, 100), (3, 3)])
 def test_any_traffic_means_what_the_twin_says(store, trial, seed, kept, monkeypatch):
     """Two ledgers that take turns, corrections that count late, snapshots, changes, lifts: all agree at every step."""

@@ -124,6 +124,7 @@ def test_a_copy_has_the_arm_and_its_rule(store, trial):
     Driver(store, "second").create(copied)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_any_traffic_means_what_the_twin_says(store, elsewhere, trial, seed, monkeypatch):
     """Two ledgers that take turns, corrections, snapshots, lifts and changes; then a log that is read elsewhere."""

@@ -280,6 +280,7 @@ def test_a_record_without_a_key_never_follows_on_one_with_a_key():
     assert not seals("k1").matches(second.check, "e", first.check, "2\na\n\n{}")
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("name", TAMPERINGS)
 def test_every_change_without_the_key_is_found(name, tmp_path):
     target = Target(tmp_path, random.Random(name))

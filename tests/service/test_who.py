@@ -235,6 +235,7 @@ def plain_audit(records, wanted):
             yield record.seq
 
 
+@pytest.mark.untraced
 def test_an_audit_finds_what_a_plain_scan_finds(busy, monkeypatch):
     with busy.read() as session:
         records = session.events("checkout", limit=10**6)

@@ -6,6 +6,8 @@ from scipy.stats import binom
 
 import conebandit as cb
 
+pytestmark = pytest.mark.untraced
+
 LOGS, ROWS = 200, 400
 ERROR = 1e-4  # probability that a right procedure, which holds in 92 to 98 % of all logs, fails a test here
 LEAST, MOST = binom.ppf(ERROR, LOGS, 0.92) / LOGS, binom.ppf(1 - ERROR, LOGS, 0.98) / LOGS

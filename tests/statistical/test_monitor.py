@@ -11,6 +11,8 @@ from scipy import stats
 import conebandit as cb
 from conebandit.environments import shift
 
+pytestmark = pytest.mark.untraced
+
 RUNS, ROUNDS, ALPHA = 200, 5000, 0.2
 
 

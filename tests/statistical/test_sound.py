@@ -17,6 +17,8 @@ from conebandit.environments.base import World
 from conebandit.environments.noise import Bounded, Correlated, Gaussian, Noise
 from conebandit.kernels.tree import ACTIVE, CHILD, LEVEL, PARENT
 
+pytestmark = pytest.mark.untraced
+
 DELTA = 0.05
 ARMS = 6
 ROUNDS = 4096  # a whole chunk of the simulator

@@ -11,6 +11,8 @@ import pytest
 
 import conebandit as cb
 
+pytestmark = pytest.mark.untraced
+
 RESULTS = Path(__file__).parents[2] / "benchmarks/results/weights.json"
 ARMS, HORIZON, LOGS = 4, 200, 200
 

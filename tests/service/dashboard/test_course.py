@@ -61,6 +61,7 @@ def one(tmp_path, declaration):
     store.close()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("decisions", [0, 1, 40, 150])
 def test_points_are_what_the_log_says_and_are_spread_over_it(run, decisions):
     fill(run, decisions)

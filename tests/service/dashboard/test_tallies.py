@@ -86,6 +86,7 @@ def assert_sampled(tally, plain):
         assert sorted(sample.visit.tolist()) == sorted(b.get("visit", 1) for b in made.values())
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_any_log_adds_up_to_what_a_plain_count_says(store, counted, guarded, seed, monkeypatch):
     """At any moment, read in pieces of any length, with units in every other log."""

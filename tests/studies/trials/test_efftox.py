@@ -271,6 +271,7 @@ def test_ten_published_trials_are_such_as_ours():
 PUBLISHED = json.loads(trial_published.PUBLISHED.read_text(encoding="utf-8"))
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("number", range(6))
 def test_operating_characteristics_of_trialr(number):
     """5,000 published trials in each scenario; the full comparison is ``benchmarks/trial_published.py``.

@@ -256,6 +256,7 @@ def test_escalation_skips_no_dose():
             assert all(given[:i].count(lower) >= 3 for lower in range(dose))
 
 
+@pytest.mark.untraced
 def test_rules_keep_their_promise_in_trials():
     """All doses have a toxicity of exactly the bound: over 400 trials, fired in at most 0.1 plus 4 standard errors."""
     rules = [{"metric": "toxicity", "above": 0.3, "error": 0.1, "then": "suspend"}]
