@@ -20,6 +20,7 @@ from conebandit.geometry.preferences import Matrix, Names, Preferences
 from conebandit.geometry.questions import Question, next_question
 from conebandit.geometry.words import in_words
 from conebandit.validate.arguments import as_count
+from conebandit.validate.arrays import FloatArray
 
 
 class Cone(Preferences):
@@ -33,7 +34,8 @@ class Cone(Preferences):
     ----------
     facets : numpy.ndarray
         Shape (F, M). The cone is ``{v : facets @ v >= 0}``. No row is redundant; rows are in a canonical order and
-        scaled by powers of two only, so that integer input stays exact.
+        scaled by powers of two only, so that integer input stays exact. (Floats that were rounded, read again as input,
+        may give rows of another scale and order: the same cone.)
     rays : numpy.ndarray
         Shape (R, M). The cone is the set of non-negative combinations of these rows, none of them redundant.
     names : tuple of str or None
@@ -255,6 +257,23 @@ def with_labels(cone: Cone, names: Sequence[str] | None, minimise: Sequence[str]
     """
     labels = read_labels(names, cone.dim, minimise, ())
     return Cone._labelled(Description(cone.facets, cone.rays, cone._lineality), labels)
+
+
+def as_saved(facets: FloatArray, names: Sequence[str] | None, minimise: Sequence[str] = ()) -> Cone:
+    """The cone whose ``facets`` were saved, with these very numbers in this order: what was learned refers to them.
+
+    :meth:`Cone.from_facets` makes sense of floats anew, which may change scale and order of the rows.
+
+    Examples
+    --------
+    >>> as_saved(np.array([[0.0, 3.0], [1.0, 0.0]]), None).facets
+    array([[0., 3.],
+           [1., 0.]])
+    """
+    found = description.from_facets(facets)
+    if found.facets.shape == facets.shape:
+        found = found._replace(facets=np.array(facets, dtype=np.float64))
+    return Cone._labelled(found, read_labels(names, facets.shape[1], minimise, ()))
 
 
 def as_cone(value: Any, name: str = "cone") -> Cone:

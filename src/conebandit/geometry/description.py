@@ -178,6 +178,6 @@ def _as_floats(facets: Sequence[Vector], rays: Sequence[Vector], lineality: Sequ
 
 
 def _sorted_rows(vectors: Collection[Vector]) -> FloatArray:
-    """Float rows in a canonical order that survives reading them back as floats."""
+    """Float rows in a canonical order, which does not depend on how they were scaled when they were given."""
     rows = polyhedra.binary_rows(list(vectors))
     return np.array(sorted(rows.tolist(), reverse=True))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone, with_labels
+from conebandit.geometry.cone import Cone, as_saved
 from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
 from conebandit.policies import one_by_one
@@ -264,7 +264,7 @@ class CompiledPolicy(LogPolicy):
     @classmethod
     def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
         """The policy of this kind with these options and arrays, as they were saved."""
-        cone = with_labels(Cone.from_facets(arrays.pop("cone")), options.pop("names"), options.pop("minimise", ()))
+        cone = as_saved(arrays.pop("cone"), options.pop("names"), options.pop("minimise", ()))
         return cls(cone=cone, **options)._with(arrays)
 
     def _with(self, arrays: storage.Arrays) -> Self:

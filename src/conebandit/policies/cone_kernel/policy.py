@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone
+from conebandit.geometry.cone import Cone, as_saved
 from conebandit.geometry.pareto import facet_slack
 from conebandit.kernels import queries
 from conebandit.kernels.cone_kernel.agreement import odds_of_facets
@@ -176,7 +176,7 @@ class ConeKernel(CompiledPolicy):
         """The policy as it was saved. A file of the first model is learned anew from the samples that it holds."""
         if "levels" not in arrays:
             return super()._restore(kind, options, _of_each_metric(arrays))
-        policy = cls(cone=Cone.from_facets(arrays.pop("cone"), names=options.pop("names")), **options)
+        policy = cls(cone=as_saved(arrays.pop("cone"), options.pop("names")), **options)
         for row, arm in zip(arrays["data"], arrays["chosen"].tolist(), strict=True):
             policy._learn(row[: policy.context_dim], as_arm(arm, policy.n_arms), row[policy.context_dim :])
         return policy
