@@ -114,3 +114,30 @@ def test_it_keeps_the_contract():
 def test_nonsense_is_refused(wrong, words):
     with pytest.raises(ValueError, match=f"resolution.* must be.*{words}"):
         make("ParetoUCB1", resolution=wrong)
+
+
+@pytest.mark.parametrize("kind", ["ConeKernel", "ConeTree-adaptive", "LinearParetoUCB"])
+def test_a_policy_decides_the_same_after_it_was_saved_whatever_its_cone(kind, tmp_path):
+    """Facets that were rounded, read as input, may come in another order: then each would get another one's slack."""
+    make_policy, settings = {**KINDS, "ConeKernel": (cb.ConeKernel, {})}[kind]
+    rng, reordered = np.random.default_rng(5), 0
+    ray = [0.5661434755980816, 0.7750096701594513, -0.7190191026924134]
+    for more in (ray, *rng.uniform(-1.0, 1.0, (30, 3))):
+        try:
+            cone = cb.Cone.from_rays([*np.eye(3).tolist(), list(more)])
+        except ValueError:  # the whole space
+            continue
+        again = cb.Cone.from_facets(cone.facets)
+        reordered += again.facets.shape != cone.facets.shape or not np.array_equal(again.facets, cone.facets)
+        policy = make_policy(4, cone, 1, resolution=[0.3, 0.01, 0.01], **settings)
+        policy.learn((rng.random((60, 1)), rng.integers(0, 4, 60), rng.random((60, 3))))
+        policy.save(tmp_path / "policy.npz")
+        loaded = cb.load_policy(tmp_path / "policy.npz")
+        x = np.linspace(0, 1, 30)[:, None]
+        assert loaded.cone == cone
+        np.testing.assert_array_equal(loaded.cone.facets, cone.facets)
+        for a, b in zip(policy.fronts(x), loaded.fronts(x), strict=True):
+            assert a.arms == b.arms
+        chances = [each.decide_many(x, range(30)).probabilities for each in (policy, loaded)]
+        np.testing.assert_array_equal(*chances)
+    assert reordered, "none of the cones shows it"

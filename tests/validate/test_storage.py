@@ -62,3 +62,11 @@ def test_encrypted_files_are_refused(saved):
 def test_a_file_that_is_not_there_is_told_so(tmp_path):
     with pytest.raises(FileNotFoundError):
         cb.load_policy(tmp_path / "none.npz")
+
+
+def test_a_folder_is_no_file_and_nothing_is_left_beside_it(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(IsADirectoryError, match="must be that of a file"):
+        cb.ParetoUCB1(2, cb.Cone.orthant(1), 1).save(folder)
+    assert list(tmp_path.iterdir()) == [folder]

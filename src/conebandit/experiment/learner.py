@@ -28,7 +28,6 @@ from conebandit.validate.arrays import FloatArray
 if TYPE_CHECKING:
     from conebandit.service.client import Client
 
-KIND = "Learner"  # what its files are known by
 TEXTS = ("arm", "front")  # columns of a recommendation that hold text
 
 
@@ -237,7 +236,9 @@ class Learner:
         kind, options, state = self.policy.saved()
         about = {"declaration": self.experiment.declaration, "policy": kind, "options": options}
         arrays = {f"policy.{name}": array for name, array in state.items()}
-        storage.write(path, KIND, about, {**arrays, **{f"rows.{n}": a for n, a in self.rows._asdict().items()}})
+        storage.write(
+            path, storage.LEARNER, about, {**arrays, **{f"rows.{n}": a for n, a in self.rows._asdict().items()}}
+        )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -249,7 +250,7 @@ class Learner:
             (A ``PolicyFileError``.) If the file is not a saved learner, or is damaged.
         """
         kind, options, arrays = storage.read(path)
-        if kind != KIND:
+        if kind != storage.LEARNER:
             raise storage.PolicyFileError(f"{os.fspath(path)!r} holds a policy, not a learner: use load_policy.")
         try:
             learner = cls(Experiment.from_dict(options["declaration"]))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from conebandit.geometry.cone import Cone, as_saved
+from conebandit.geometry.cone import as_saved
 from conebandit.kernels.floor import explored
 from conebandit.kernels.types import Batch, Chunk
 from conebandit.policies import one_by_one

@@ -49,6 +49,9 @@ def restored(
     try:
         policy = find_policy(ALIASES.get(kind, kind))
     except KeyError:
+        if kind == storage.LEARNER:
+            problem = f"{os.fspath(path)!r} holds a Learner, not a policy: read it with conebandit.Learner.load."
+            raise storage.PolicyFileError(problem) from None
         known = sorted((*ALIASES, *policy_names()))
         raise storage.PolicyFileError(
             f"{os.fspath(path)!r} holds a policy of kind {kind!r}; this version knows {known}."

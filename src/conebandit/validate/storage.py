@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FORMAT = 1
+LEARNER = "Learner"  # the kind of a file that holds a Learner, which is more than a policy
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -35,6 +36,8 @@ class PolicyFileError(ValueError):
 def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arrays: Arrays) -> None:
     """Write a policy; the file appears complete or not at all."""
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)!r} is a folder; path must be that of a file.")
     header = {"format": FORMAT, "kind": kind, "options": options}
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     part = target.with_name(target.name + ".part")
