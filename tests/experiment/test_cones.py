@@ -214,7 +214,7 @@ def test_the_command_warns_of_costs_and_takes_json(run, tmp_path):
     ("file", "text", "says"),
     [
         ("trial.toml", "metrics = 3", "metrics must be a list"),
-        ("trial.toml", "metrics = ", "Invalid value"),
+        ("trial.toml", "metrics = ", "trial.toml is not TOML: Invalid value"),
         ("trial.toml", TRIAL.replace("comparisons", "opinions"), "cone must be 'orthant' or a table"),
         ("trial.toml", TRIAL.replace("0.6", "0.9").replace("0.1 }", "0.3 }").replace("0.8", "0.95"), "contradict"),
         ("arms.csv", "efficacy\n1\n", "lacks ['toxicity']"),

@@ -142,7 +142,7 @@ def test_doubtful_columns_get_a_note():
         ({"device": ["<18", "18+"] * 20}, "column 'device': a name has 1 to 64 letters"),
         ({"device": None}, "the table has no column 'device'; it has page, age, revenue"),
         ({"page": ["old", None] * 20}, "'page' is missing in 20 of 40 rows, first in row 1. Leave these rows out"),
-        ({"page": [0.5, 1.5] * 20}, "column 'page': a name"),
+        ({"page": [-0.5, 1.5] * 20}, "column 'page': a name"),
         ({"revenue": [float("inf"), 2.0] * 20}, "metric 'revenue' must be a number, at most 1e.15 in size; got inf"),
         ({"revenue": ["1.0", "2.0"] * 20}, r"metric 'revenue' must hold numbers or booleans; it holds str \('1.0'"),
     ],
@@ -233,3 +233,74 @@ def test_the_smallest_cost_there_is():
     log = {"page": ["old", "new"], "latency": [0.0, 5e-324]}
     made = cb.Experiment.from_frame(log, arm="page", metrics=[{"name": "latency", "direction": "min"}], context=[])
     assert made.metrics[0].worst == 5e-324
+
+
+def visits_csv(path, versions, n=400):
+    rows = [f"{versions[i % len(versions)]},{i % 7},{i % 2 * 5}" for i in range(n)]
+    path.write_text("\n".join(["version,x,sales", *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("versions", "names"),
+    [
+        (["2", "1"], ["2", "1"]),
+        (["1.0", "2.0"], ["1", "2"]),  # as pandas writes a column with missing values
+        (["01", "1", "10", "1e1"], ["01", "1", "10", "1e1"]),
+        (["1_0", "10"], ["1_0", "10"]),
+        (["0.5", "1", "2"], ["0.5", "1", "2"]),
+        (["0.50", "1.00"], ["0.5", "1"]),
+        (["True", "TRUE", "false"], ["true", "true", "false"]),
+    ],
+)
+def test_arms_of_a_csv_file_that_are_written_differently_are_different(tmp_path, versions, names):
+    path = visits_csv(tmp_path / "visits.csv", versions)
+    experiment = cb.Experiment.from_frame(path, arm="version", metrics=["sales"], context=["x"])
+    assert experiment.arms == tuple(sorted({*names}))
+    learned = experiment.learn(path).rows.arms
+    assert [experiment.arms[arm] for arm in learned] == [names[i % len(names)] for i in range(len(learned))]
+
+
+def test_arms_that_are_declared_mean_themselves_in_a_csv_file(tmp_path):
+    path = visits_csv(tmp_path / "visits.csv", ["01", "02"])
+    roles = {"arm": "version", "metrics": ["sales"], "context": ["x"]}
+    experiment = cb.Experiment.from_frame(path, arms=["02", "01", "03"], **roles)
+    assert experiment.learn(path).rows.arms[:4].tolist() == [1, 0, 1, 0]
+    with pytest.raises(InvalidError, match=r"arms that are not declared: 2\. Add"):
+        cb.Experiment.from_frame(path, arms=["01", "03"], **roles)
+
+
+def test_doses_are_names_of_arms():
+    doses = {"dose": [0.5, 1.0, 2.0] * 10, "x": list(range(3)) * 10, "relief": list(range(30))}
+    roles = {"arm": "dose", "metrics": ["relief"], "context": ["x"]}
+    for same in (doses, {**doses, "dose": ["0.5", "1", "2"] * 10}):
+        experiment = cb.Experiment.from_frame(same, **roles)
+        assert experiment.arms == ("0.5", "1", "2")
+        for each in (doses, same):
+            assert experiment.learn(each).rows.arms.tolist() == [0, 1, 2] * 10
+    declared = cb.Experiment.from_frame(doses, arms=["2", "1", "0.5", "0.25"], **roles)
+    assert declared.learn(doses).rows.arms.tolist() == [2, 1, 0] * 10
+
+
+@pytest.mark.parametrize("day", ["2026-01-{:02}", "2026-01-{:02}T08:30", "2026-01-{:02} 08:30:00+01:00"])
+def test_dates_that_are_texts_are_refused_unless_they_are_declared_to_be_levels(day):
+    days = [day.format(1 + i % 4) for i in range(40)]
+    with pytest.raises(InvalidError, match=r"column 'age' cannot be part .* the hour, the weekday"):
+        inferred(table(age=days))
+    levels = sorted(set(days))
+    experiment = inferred(table(age=days), context=[{"name": "age", "levels": levels}])
+    assert experiment.columns[0].levels == tuple(levels)
+
+
+def test_numbers_that_no_float_can_hold_are_refused_by_name():
+    with pytest.raises(InvalidError, match="column 'age' must be a number"):
+        inferred(table(age=[10**400, *range(39)]))
+    with pytest.raises(InvalidError, match="metric 'revenue' must be a number"):
+        inferred(table(revenue=[10**400, *range(39)]))
+
+
+def test_a_declaration_is_read_from_a_path_that_is_a_text(tmp_path):
+    experiment = inferred(table())
+    path = tmp_path / "web.toml"
+    path.write_text(experiment.to_toml())
+    assert cb.Experiment.from_file(str(path)) == cb.Experiment.from_file(path) == experiment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,14 +73,9 @@ def _as_toml(question: Question, order: Cone) -> str:
 
 def _read_declaration(path: Path) -> dict[str, Any]:
     from conebandit.experiment import entries  # noqa: PLC0415
+    from conebandit.experiment.declaration import read_table  # noqa: PLC0415
 
-    try:
-        text = path.read_text(encoding="utf-8")
-        return entries.table(json.loads(text) if path.suffix == ".json" else tomllib.loads(text), str(path))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
-    except RecursionError:
-        raise ValueError(f"{path} is nested more deeply than a declaration needs.") from None
+    return entries.table(read_table(path), str(path))
 
 
 def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list[float]]]:

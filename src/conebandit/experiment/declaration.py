@@ -216,7 +216,7 @@ class Experiment:
         return experiment
 
     @classmethod
-    def from_file(cls, path: Path) -> Self:
+    def from_file(cls, path: str | os.PathLike[str]) -> Self:
         """Read a declaration from a ``.toml`` or ``.json`` file."""
         return cls.from_dict(read_table(path))
 
@@ -309,8 +309,9 @@ class Experiment:
         return to_toml(self.declaration)
 
 
-def read_table(path: Path) -> Any:
+def read_table(given: str | os.PathLike[str]) -> Any:
     """What is in a ``.toml`` or ``.json`` file: a declaration, or a part of one. It is not checked."""
+    path = Path(given)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

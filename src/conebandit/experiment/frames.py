@@ -92,12 +92,20 @@ class Frame:
             return values
         return [text if (number := _number(text)) is None else _plain(number) for text in self._texts[name]]
 
-    def levels(self, name: Any, known: Container[Any]) -> list[Any]:
-        """A column of names. In a CSV file the known ones mean themselves, even ``01`` or ``none``."""
+    def levels(self, name: Any, known: Container[Any] | None = None) -> list[Any]:
+        """A column of names. In a CSV file the known ones mean themselves, even ``01`` or ``none``.
+
+        If nothing is known of the names, a number may be written in any way, ``2`` or ``2.0``, but in one way only:
+        where two cells write it differently, such as ``01`` and ``1``, all names are as they are written.
+        """
         values = [as_level(value) for value in self.column(name)]
         if name not in self._texts:
             return values
-        written = map(as_level, self._texts[name])
+        written = [as_level(text) for text in self._texts[name]]
+        if known is None:
+            numbers = kind_of(self.column(name)) == "number"
+            names = {text: value for text, value in zip(written, values, strict=True) if numbers and value is not None}
+            known = names if len(names) > len(set(names.values())) else ()
         return [text if text in known else value for text, value in zip(written, values, strict=True)]
 
     def texts(self, name: Any) -> list[str]:
@@ -152,17 +160,19 @@ def kind_of(values: Sequence[Any]) -> Kind:
 
 
 def as_level(value: Any) -> Any:
-    """A value as the text that names an arm or a level, in the usual form; whole numbers and booleans have one, too.
+    """A value as the text that names an arm or a level, in the usual form; numbers and booleans have one, too.
 
     Examples
     --------
     >>> as_level(2.0), as_level(True), as_level("phone"), as_level(2.5)
-    ('2', 'true', 'phone', 2.5)
+    ('2', 'true', 'phone', '2.5')
     """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
+    if isinstance(value, float) and math.isfinite(value):
+        return str(value)
     return unicodedata.normalize("NFKC", value) if isinstance(value, str) else value
 
 
@@ -184,9 +194,11 @@ def _typed(texts: Sequence[str]) -> list[Any]:
 
 
 def _number(text: str) -> float | None:
-    """The number in a cell, nan if it is missing, None if it is a word."""
+    """The number in a cell, nan if it is missing, None if it is a word. Python's ``1_0`` is a word."""
     if text.lower() in MISSING:
         return math.nan
+    if "_" in text:
+        return None
     try:
         return float(text)
     except ValueError:

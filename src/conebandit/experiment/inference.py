@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from conebandit.experiment import entries
 from conebandit.experiment.arms import read_arms
 from conebandit.experiment.errors import InvalidError
-from conebandit.experiment.frames import Frame, as_level, kind_of
+from conebandit.experiment.frames import Frame, Kind, as_level, kind_of
 from conebandit.formats.files import is_number
 from conebandit.geometry.cone import Cone
 
@@ -24,6 +25,8 @@ MAX_WORDS = 5  # of a column that seems to hold numbers otherwise
 MISSING_LEVEL = "missing"
 
 Table = dict[str, Any]  # an entry of a declaration
+
+_DATE = re.compile(r"\d{4}-[01]\d-[0-3]\d($|[T ][0-2]\d)")
 
 
 def infer(
@@ -52,8 +55,7 @@ def infer(
             problems.append(str(error))
 
     arms: list[str] = []
-    note(_find_arms, frame, arm, arms)
-    note(_check_declared, arm, arms, declared.get("arms"))
+    note(_find_arms, frame, arm, declared.get("arms"), arms)
     for table in outcomes:
         note(_complete_metric, table, frame)
     for table in before:
@@ -92,15 +94,17 @@ def _check_roles(names: Sequence[Any]) -> None:
 # ---- arms and propensities ------------------------------------------------------------------------------------------
 
 
-def _find_arms(frame: Frame, name: str, arms: list[str]) -> list[str]:
-    """Fill in the arms that are in the table, sorted."""
+def _find_arms(frame: Frame, name: str, given: Any, arms: list[str]) -> list[str]:
+    """Fill in the arms that are in the table, sorted; if arms are declared, those must be among them."""
+    known = None if given is None else read_arms(entries.plain({"arms": given})["arms"])[0]
     values = frame.column(name)
     _refuse_missing(values, name, "Leave these rows out")
     kind = kind_of(values)
     if kind not in ("text", "number", "boolean"):
         raise InvalidError(f"column {name!r} must hold the names of arms; it holds {_described(values)}.")
-    counts = Counter(_named(as_level(value), name) for value in values)
+    counts = Counter(_named(value, name) for value in frame.levels(name, known))
     arms += sorted(counts, key=(lambda each: (float(each), each)) if kind == "number" else None)
+    _check_declared(name, arms, known)
     rows = f"{len(values):,} rows"
     notes = [f"{rows}: {', '.join(f'{counts[each]:,} of {each}' for each in arms)}."]
     if len(arms) > MAX_LISTED:
@@ -113,18 +117,13 @@ def _find_arms(frame: Frame, name: str, arms: list[str]) -> list[str]:
     return notes
 
 
-def _check_declared(column: str, found: Sequence[str], given: Any) -> list[str]:
-    """If arms are declared, those of the table must be among them."""
-    if given is None:
-        return []
-    known, _ = read_arms(entries.plain({"arms": given})["arms"])
-    others = [arm for arm in found if arm not in known]
+def _check_declared(column: str, found: Sequence[str], known: Sequence[str] | None) -> None:
+    others = [] if known is None else [arm for arm in found if arm not in known]
     if others:
         raise InvalidError(
             f"column {column!r} has arms that are not declared: {', '.join(others[:MAX_LISTED])}. Add them to 'arms', "
             "or leave these rows out."
         )
-    return []
 
 
 def _check_propensities(frame: Frame, name: str) -> list[str]:
@@ -150,7 +149,7 @@ def _complete_metric(table: Table, frame: Frame) -> list[str]:
     if kind_of(values) not in ("number", "boolean"):
         raise InvalidError(f"metric {name!r} must hold numbers or booleans; it holds {_described(values)}.")
     for end in (min(known), max(known)):
-        entries.number(float(end), f"metric {name!r}")
+        entries.number(int(end) if isinstance(end, bool) else end, f"metric {name!r}")
     notes = _missing_note(values, name, "these outcomes are not known, and nothing is learned from them")
     if min(known) == max(known):
         notes.append(f"Metric {name!r} is {float(known[0]):g} in every row: it says nothing.")
@@ -200,7 +199,7 @@ def _complete_column(table: Table, frame: Frame) -> list[str]:
     """Fill in bounds or levels, and what stands for missing values."""
     name = table["name"]
     values = frame.column(name)
-    kind = kind_of(values)
+    kind: Kind = "date" if "levels" not in table and _are_dates(values) else kind_of(values)
     if "levels" in table or kind in ("text", "boolean"):
         return _complete_levels(table, values)
     if kind == "number":
@@ -217,9 +216,10 @@ def _complete_column(table: Table, frame: Frame) -> list[str]:
 
 def _complete_numbers(table: Table, values: Sequence[Any]) -> list[str]:
     name = table["name"]
-    known = np.array([value for value in values if value is not None], dtype=np.float64)
-    for value in (known.min(), known.max()):
-        entries.number(float(value), f"column {name!r}")
+    given = [value for value in values if value is not None]
+    for value in (min(given), max(given)):
+        entries.number(value, f"column {name!r}")
+    known = np.array(given, dtype=np.float64)
     notes = []
     if not {"low", "high"} <= set(table):
         _refuse_useless(name, known, len(values))
@@ -305,6 +305,12 @@ def _described(values: Sequence[Any]) -> str:
         if value is not None:
             examples.setdefault(type(value).__name__, f"{entries.short(value)} in row {i}")
     return " and ".join(f"{type_} ({example})" for type_, example in examples.items())
+
+
+def _are_dates(values: Sequence[Any]) -> bool:
+    """Whether a column holds dates as texts, in the form of ISO 8601, and nothing else."""
+    known = [value for value in values if value is not None]
+    return bool(known) and all(isinstance(value, str) and _DATE.match(value) is not None for value in known)
 
 
 def _refuse_missing(values: Sequence[Any], name: str, advice: str) -> None:
