@@ -474,3 +474,13 @@ def test_wrong_contexts(seen, rng):
     with pytest.raises(ValueError, match=f"context {seen} is .*nan.* Those before it were seen"):
         monitor.update_many(x)
     assert monitor.n_contexts == seen
+
+
+@pytest.mark.parametrize("level", [-1, 51, 2.5, True])
+def test_a_level_of_a_snapshot_is_checked(level, rng):
+    monitor = cb.ShiftMonitor(context_dim=1)
+    monitor.update_many(rng.random((1000, 1)))
+    with pytest.raises(ValueError, match="level must be"):
+        monitor.snapshot(level=level)
+    assert len(monitor.snapshot(level=0).cells) == 1
+    assert monitor.snapshot(level=50).level == 50

@@ -220,8 +220,8 @@ class ShiftMonitor:
             Radius for the dissimilarity; by default the smallest 2^-k at which at most 5 % of the contexts of the
             reference have no other one near.
         level
-            Of the dyadic cells, which have side 2^-level; by default so that 16 contexts of the reference fall into a
-            cell on average, but at least 1.
+            Of the dyadic cells, which have side 2^-level, from 0 to 50; by default so that 16 contexts of the reference
+            fall into a cell on average, but at least 1.
 
         Examples
         --------

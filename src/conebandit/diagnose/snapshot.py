@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from conebandit.diagnose.cells import dyadic_cells, to_unit_cube
+from conebandit.diagnose.cells import MAX_LEVEL, dyadic_cells, to_unit_cube
 from conebandit.diagnose.rho import Rho, rho
+from conebandit.validate.arguments import as_integer
 from conebandit.validate.arrays import FloatArray
 
 MIN_SUPPORT = 5  # contexts of the reference; what is learned near fewer of them rests on little
@@ -107,7 +108,7 @@ class ShiftSnapshot:
     ) -> ShiftSnapshot:
         """Compare two windows of contexts, (R, d) and (n, d); ``h`` and ``level`` as for ``ShiftMonitor.snapshot``."""
         radius = filled_radius(reference) if h is None else h
-        depth = _usual_level(reference) if level is None else level
+        depth = _usual_level(reference) if level is None else as_integer(level, "level", least=0, most=MAX_LEVEL)
         cells, where = dyadic_cells(to_unit_cube(np.vstack([reference, recent])), depth)
         before, after = (
             np.bincount(part, minlength=len(cells)) for part in (where[: len(reference)], where[len(reference) :])
