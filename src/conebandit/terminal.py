@@ -49,6 +49,14 @@ def require_writable(*files: Path) -> None:
             raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file; end the command with the reason if that fails after all."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}.", param_hint="--to") from None
+
+
 def say(console: Console, text: str, *, soft_wrap: bool = False) -> None:
     """Print a text as it is: names of columns and files may look like markup or emoji."""
     console.print(Text(text), soft_wrap=soft_wrap)

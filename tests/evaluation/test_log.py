@@ -1,6 +1,7 @@
 """Logs and policies: what is accepted, and what is refused with which words."""
 
 import numpy as np
+import pandas
 import pytest
 
 import conebandit as cb
@@ -171,3 +172,17 @@ def test_policies_are_asked_as_they_are_and_do_not_learn():
     policy = cb.ParetoUCB1(3, log.cone, 2, bounds=[[-9, 9], [-9, 9]], explore=0.5)
     cb.evaluate(log, {"it": policy})
     assert policy.n_observations == 0
+
+
+def test_units_are_texts_or_numbers_of_any_library():
+    names = ["p1", "p2"]
+    for units in (names, np.array(names), np.array(names, dtype=object), pandas.Series(names), [7, 9]):
+        assert cb.Log(**GOOD, units=units).units.tolist() == [0, 1]
+    for units in ([1.0, float("nan")], ["p1", None]):
+        with pytest.raises(ValueError, match="none may be missing"):
+            cb.Log(**GOOD, units=units)
+
+
+def test_adaptive_is_one_word_for_all_rows():
+    with pytest.raises(ValueError, match="adaptive must be"):
+        cb.Log(**GOOD, adaptive=np.array([True, False]))

@@ -128,7 +128,7 @@ def test_one_metric_and_one_policy():
     found = cb.evaluate(log, "a")
     assert found.standings == {"a": "on"}
     np.testing.assert_allclose(found.radii(), found.radii(simultaneous=False))
-    with pytest.raises(ValueError, match="metrics must be two of metric 0"):
+    with pytest.raises(ValueError, match="a figure shows two metrics; this evaluation has one, metric 0"):
         found.figure()
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import polars
@@ -10,7 +11,6 @@ from typer.testing import CliRunner
 
 import conebandit as cb
 from conebandit.cli import app
-from conebandit.evaluation.targets import rewards_for
 from conebandit.experiment.declaration import Experiment
 from conebandit.service.export import export
 from conebandit.service.stores.base import open_store
@@ -306,16 +306,98 @@ def test_policies_that_learn_in_a_replay_are_told_rewards_of_costs(experiment, o
 def test_beyond_its_worst_value_a_cost_is_worth_nothing_in_a_replay(experiment):
     log = cb.Log.from_table({**TABLE, "propensity": [1 / 3] * 4}, experiment)
     policy = cb.ParetoUCB1(n_arms=3, cone=experiment.cone, context_dim=experiment.context_dim)
-    np.testing.assert_array_equal(rewards_for(policy, log)[:, 1], [6.0, 0.0, 10.0, 9.0])
-    np.testing.assert_array_equal(rewards_for(policy, log)[:, 0], log.rewards[:, 0])
+    np.testing.assert_array_equal(log.rewards_for(policy)[:, 1], [6.0, 0.0, 10.0, 9.0])
+    np.testing.assert_array_equal(log.rewards_for(policy)[:, 0], log.rewards[:, 0])
 
 
 def test_without_a_worst_value_a_reward_is_minus_the_cost():
     cone = cb.Cone.orthant(2, names=["revenue", "latency"], minimise=["latency"])
     log = cb.Log([[0.1], [0.2]], [0, 1], [[1.0, 4.0], [2.0, np.nan]], [0.5, 0.5], cone)
     rewards = cb.ParetoUCB1(2, cone.turned(["latency"]), 1)
-    np.testing.assert_array_equal(rewards_for(rewards, log), [[1.0, -4.0], [2.0, np.nan]])
-    np.testing.assert_array_equal(rewards_for(cb.ParetoUCB1(2, cone, 1), log), log.rewards)
+    np.testing.assert_array_equal(log.rewards_for(rewards), [[1.0, -4.0], [2.0, np.nan]])
+    np.testing.assert_array_equal(log.rewards_for(cb.ParetoUCB1(2, cone, 1)), log.rewards)
     unlabelled = cb.Cone.from_facets([[1, 0], [0, -1]])
-    np.testing.assert_array_equal(rewards_for(cb.ParetoUCB1(2, unlabelled, 1), log), log.rewards)
-    np.testing.assert_array_equal(rewards_for(object(), log), [[1.0, -4.0], [2.0, np.nan]])  # anybody's, without a cone
+    np.testing.assert_array_equal(log.rewards_for(cb.ParetoUCB1(2, unlabelled, 1)), log.rewards)
+    np.testing.assert_array_equal(log.rewards_for(object()), [[1.0, -4.0], [2.0, np.nan]])  # anybody's, without a cone
+
+
+def waits(n, rng):
+    """Two arms of which one is fast; waiting is a cost."""
+    arms = rng.choice(["fast", "slow"], n)
+    wait = np.where(arms == "fast", 100.0, 300.0) + rng.normal(0, 10, n)
+    return {"arm": arms, "propensity": np.full(n, 0.5), "x": rng.random(n), "wait": wait}
+
+
+def test_a_policy_that_learns_from_a_log_learns_costs_as_costs(rng):
+    table = waits(400, rng)
+    metrics = [{"name": "wait", "direction": "min"}]
+    experiment = Experiment.from_frame(table, arm="arm", propensity="propensity", metrics=metrics, context=["x"])
+    log = cb.Log.from_table(table, experiment)
+    for cone in (experiment.cone, log.cone):  # of rewards, and of what was measured
+        policy = cb.default_policy(2, cone, experiment.context_dim).learn(log)
+        assert [log.arm_names[arm] for arm in policy.front([0.5]).arms] == ["fast"]
+    taught = experiment.learn(table).policy
+    policy = cb.ConeKernel(2, experiment.cone, experiment.context_dim, seed=int(taught._seed)).learn(log)
+    np.testing.assert_array_equal(policy.front([0.5]).means, taught.front([0.5]).means)
+
+
+def test_a_log_of_other_metrics_is_refused_where_a_policy_learns(rng):
+    log = cb.Log([[0.1], [0.7]], [0, 1], [[1.0], [0.0]], [0.5, 0.5], cb.Cone.orthant(1))
+    with pytest.raises(ValueError, match="rewards"):
+        cb.default_policy(2, cb.Cone.orthant(2), 1).learn(log)
+
+
+def test_a_learner_of_other_columns_is_refused(rng):
+    def visits(n, top):
+        age, arm = rng.uniform(0, top, n), rng.choice(["a", "b"], n)
+        sales = ((arm == "b") == (age > 30)) + rng.normal(0, 0.1, n)
+        return {"arm": arm, "p": np.full(n, 0.5), "age": age, "sales": sales}
+
+    named = {"arm": "arm", "propensity": "p", "metrics": ["sales"], "context": ["age"]}
+    earlier, later = visits(300, 90), visits(300, 50)
+    learner = Experiment.from_frame(earlier, **named).learn(earlier)
+    with pytest.raises(ValueError, match=r"bounds, levels or .* differ \(age\)"):
+        cb.evaluate(later, {"learner": learner}, experiment=Experiment.from_frame(later, **named))
+    recommended = learner.recommend(later)["arm"]
+    found = cb.evaluate(later, {"learner": learner, "arms": recommended}, experiment=learner.experiment)
+    assert found.values[0] == found.values[1]
+    wide = {**later, "size": rng.random(300)}
+    other = Experiment.from_frame(wide, **{**named, "context": ["age", "size"]})
+    with pytest.raises(ValueError, match="context_dim"):
+        cb.evaluate(wide, {"learner": learner}, experiment=other)
+
+
+def test_an_index_goes_by_the_name_of_its_arm_and_must_not_be_another_arms_name(rng):
+    contexts, arms = rng.random((60, 1)), rng.integers(0, 2, 60)
+    log = cb.Log(contexts, arms, arms[:, None] + 1.0, np.full(60, 0.5), cb.Cone.orthant(1), arm_names=("old", "new"))
+    found = cb.evaluate(log, [1, "old"], estimator="snips")
+    assert found.policies == ("new", "old")
+    np.testing.assert_allclose(found.values[:, 0], [2.0, 1.0])
+    numbered = cb.Log(contexts, arms, arms[:, None] + 1.0, log.propensities, log.cone, arm_names=("1", "2"))
+    for policies in ([1], {"one": 1}, {"by row": np.ones(60, dtype=int)}, {"by row": np.where(arms == 0, 1, 0)}):
+        with pytest.raises(ValueError, match="may mean the arm '1', or that of index 1, '2'"):
+            cb.evaluate(numbered, policies)
+    found = cb.evaluate(numbered, {"none has this name": 0, "first": "1", "second": "2"}, estimator="snips")
+    np.testing.assert_allclose(found.values[:, 0], [1.0, 1.0, 2.0])
+
+
+def test_the_result_is_not_written_over_by_its_picture(run, tmp_path):
+    for name in ("found.png", "found.SVG"):
+        result = run("--to", tmp_path / name)
+        assert result.exit_code == 2
+        assert "is for JSON" in result.output
+    for name in ("found.v1", "found.v2", "found.json"):
+        assert run("--to", tmp_path / name).exit_code == 0
+        assert json.loads((tmp_path / name).read_text())["policies"]
+    pictures = {path.name for path in tmp_path.glob("*.png")}
+    assert pictures == {"found.v1.png", "found.v2.png", "found.png"}
+
+
+def test_a_result_that_cannot_be_written_after_all_ends_in_words(run, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = run("--to", tmp_path / "found.json")
+    assert result.exit_code == 2
+    assert "No space left on device" in " ".join(result.output.split())

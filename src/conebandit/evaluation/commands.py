@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from conebandit.terminal import checking, print_rows, require_writable, say
+from conebandit.terminal import checking, print_rows, require_writable, say, write_text
 
 
 def add_to(app: typer.Typer) -> None:
@@ -47,6 +47,8 @@ def evaluate(
     with checking("LOG"):
         rows = Log.from_table(log, declared)
     if to is not None:
+        if to.suffix.lower() in (".png", ".svg"):
+            raise typer.BadParameter(f"{to} is for JSON; the picture is written beside it.", param_hint="--to")
         require_writable(to)
     names = policy or [*rows.arm_names, "uniform", "logged"]
     with checking("--policy"):
@@ -61,12 +63,13 @@ def evaluate(
     for sentence in found.sentences():
         say(console, f"- {sentence}")
     if to is not None:
-        to.write_text(json.dumps(found.to_dict(), indent=1) + "\n")
+        write_text(to, json.dumps(found.to_dict(), indent=1) + "\n")
         say(console, f"Written to {to}", soft_wrap=True)
         if len(found.metrics) > 1:
             from conebandit.plots import save  # noqa: PLC0415
 
-            say(console, f"Look at {save(found.figure(), to.with_suffix(''))[0]}", soft_wrap=True)
+            stem = to.with_suffix("") if to.suffix.lower() == ".json" else to
+            say(console, f"Look at {save(found.figure(), stem)[0]}", soft_wrap=True)
 
 
 def _policy(name: str) -> Any:

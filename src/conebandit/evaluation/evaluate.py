@@ -12,7 +12,15 @@ from conebandit.evaluation.estimators import ESTIMATORS, Problem, Scores, stable
 from conebandit.evaluation.log import Log
 from conebandit.evaluation.outcomes import Fit, ridge
 from conebandit.evaluation.result import Evaluation
-from conebandit.evaluation.targets import UNLIKELY, PolicyLike, Target, notes_on, overlap_of, require_support
+from conebandit.evaluation.targets import (
+    UNLIKELY,
+    PolicyLike,
+    Target,
+    arm_of_index,
+    notes_on,
+    overlap_of,
+    require_support,
+)
 from conebandit.experiment.declaration import Experiment
 from conebandit.simulate import Run
 from conebandit.validate.arguments import as_fraction, as_integer, is_integer
@@ -41,7 +49,8 @@ def evaluate(
     policies
         By name: an arm (index or name), ``"uniform"``, ``"logged"`` (what was done), an arm for each row,
         probabilities (n, K), a function from contexts (n, d) to either, a policy, which does not learn, or a
-        :class:`Learner`, which stands for the arms that it recommends. Arms and words need no name.
+        :class:`Learner`, which stands for the arms that it recommends. Arms and words need no name: in a list, an arm
+        has its own, even if it is given by its index.
     experiment
         The declaration, for a table or file.
     estimator
@@ -76,7 +85,7 @@ def evaluate(
     """
     rows = _as_log(log, experiment)
     learned = _as_adaptive(adaptive, rows)
-    targets = [Target.of(name, policy, rows) for name, policy in _named(policies).items()]
+    targets = [Target.of(name, policy, rows) for name, policy in _named(policies, rows).items()]
     parts = as_integer(n_folds, "n_folds", least=2)
     problem = Problem(rows, targets, learned or estimator == "stabilised", parts, model or ridge)
     return _judge(problem, _as_estimator(estimator), as_fraction(level, "level"), learned)
@@ -131,8 +140,8 @@ def _as_log(log: Any, experiment: Experiment | None) -> Log:
     return Log.from_table(log, experiment)
 
 
-def _named(policies: Any) -> dict[str, PolicyLike]:
-    """Policies by name; arms and words are their own names."""
+def _named(policies: Any, log: Log) -> dict[str, PolicyLike]:
+    """Policies by name; arms, by name or index, and words have names of their own."""
     if isinstance(policies, Mapping):
         found = dict(policies)
         if not all(isinstance(name, str) for name in found):
@@ -144,7 +153,7 @@ def _named(policies: Any) -> dict[str, PolicyLike]:
                 "policies must be a dict from names to policies, or a list of arms, 'uniform' and 'logged'; got "
                 f"{policies!r}."
             )
-        found = {str(policy): policy for policy in several}
+        found = {p if isinstance(p, str) else log.arm_names[arm_of_index(str(p), p, log)]: p for p in several}
         if len(found) < len(several):
             raise ValueError(f"policies must be different from each other; got {several}.")
     if not found:

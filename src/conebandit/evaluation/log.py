@@ -55,6 +55,8 @@ class Log:
     units
         Shape (n,), numbers or texts: whom each decision is about, such as a patient. What is seen of one unit is not
         independent; errors are then those between units. By default every decision is about another one.
+    experiment
+        The declaration by which contexts were made of columns, if they were: a learner of another one sees others.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Log:
     adaptive: bool | None = None
     worst: FloatArray | None = None
     units: NDArray[np.int64] | None = None
+    experiment: Experiment | None = None
 
     def __post_init__(self) -> None:
         n, n_objectives = len(as_floats(self.arms, "arms")), as_cone(self.cone).dim
@@ -91,10 +94,10 @@ class Log:
         self._set("propensities", _shaped(self.propensities, "propensities", (n,)))
         if self.probabilities is not None:
             self._set("probabilities", _shaped(self.probabilities, "probabilities", (n, None)))
-        self._set("arm_names", self._checked_names())
+        self._set("arm_names", _names(self.arm_names, self.arms, self.probabilities))
         self._set("arms", _indices(self.arms, self.n_arms))
         self._check_chances()
-        if self.adaptive not in (True, False, None):
+        if not (self.adaptive is None or isinstance(self.adaptive, bool | np.bool_)):
             raise ValueError(f"adaptive must be True, False or None; got {self.adaptive!r}.")
         if self.adaptive is None:
             self._set("adaptive", not self._depend_on_the_arm_alone())
@@ -180,7 +183,7 @@ class Log:
         """
         columns = read_table(table, as_experiment(experiment), arm=arm, propensity=propensity)
         worst = np.array([np.nan if metric.worst is None else metric.worst for metric in experiment.metrics])
-        return cls(**columns, worst=worst)
+        return cls(**columns, worst=worst, experiment=experiment)
 
     def __len__(self) -> int:
         return len(self.arms)
@@ -201,6 +204,25 @@ class Log:
     def metric_names(self) -> tuple[str, ...]:
         """Names of the M metrics."""
         return self.cone.names or tuple(f"metric {m}" for m in range(self.cone.dim))
+
+    def rewards_for(self, policy: Any) -> FloatArray:
+        """Rewards (n, M) as a policy learns them: costs are turned around unless the policy minimises them itself.
+
+        The reward of a cost is what is left to its worst value, at least 0, as in an experiment; without a worst value
+        it is minus the cost. A policy without a cone is taken to want more of everything.
+
+        Examples
+        --------
+        >>> import conebandit as cb
+        >>> cone = cb.Cone.orthant(1, names=["latency"], minimise=["latency"])
+        >>> log = cb.Log([[0.1], [0.7]], [0, 1], [[300.0], [800.0]], [0.5, 0.5], cone, worst=[2000.0])
+        >>> log.rewards_for(cb.default_policy(n_arms=2, cone=cb.Cone.orthant(1), context_dim=1)).tolist()
+        [[1700.0], [1200.0]]
+        """
+        turned = self.cone.costs != (policy.cone.costs if hasattr(policy, "cone") else False)
+        worst = np.full(self.cone.dim, np.nan) if self.worst is None else self.worst
+        left = np.where(np.isnan(worst), -self.rewards, np.maximum(worst - self.rewards, 0.0))
+        return np.where(turned, left, self.rewards)
 
     def take(self, rows: Any) -> Log:
         """The log of some of the decisions.
@@ -224,25 +246,6 @@ class Log:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-    def _checked_names(self) -> tuple[str, ...]:
-        columns = None if self.probabilities is None else self.probabilities.shape[1]
-        if not self.arm_names:
-            numbers = as_floats(self.arms, "arms")
-            highest = int(np.max(numbers[np.isfinite(numbers)], initial=0.0))
-            if columns is None and highest >= MAX_UNNAMED:
-                raise ValueError(
-                    f"arms must be indices from 0 on; got {highest}. With {MAX_UNNAMED:,} arms or more give arm_names."
-                )
-            return tuple(map(str, range(highest + 1 if columns is None else columns)))
-        names = tuple(self.arm_names)
-        if isinstance(self.arm_names, str) or not all(isinstance(name, str) for name in names):
-            raise TypeError(f"arm_names must be a sequence of strings, one for each arm; got {self.arm_names!r}.")
-        if len(set(names)) < len(names):
-            raise ValueError(f"arm_names must be different from each other; got {names}.")
-        if columns is not None and columns != len(names):
-            raise ValueError(f"probabilities must have {len(names)} columns, one for each arm; got {columns}.")
-        return names
 
     def _check_chances(self) -> None:
         """Propensities from ``MIN_CHANCE`` to 1; probabilities that add up to 1 and agree with the propensities."""
@@ -321,12 +324,40 @@ def _not_extreme(rewards: FloatArray) -> FloatArray:
 def _numbered(units: ArrayLike, n: int) -> NDArray[np.int64]:
     """Units as numbers from 0 on; a ``ValueError`` if there are too few for an error to be known."""
     labels = np.asarray(units)
-    if labels.shape != (n,) or labels.dtype.kind not in "iufU":
+    if labels.dtype.kind == "O" and all(isinstance(label, str) for label in labels.flat):
+        labels = labels.astype(str)  # as columns of pandas are
+    if labels.shape != (n,):
         raise ValueError(f"units must be {n} numbers or texts, one for each decision; got shape {labels.shape}.")
+    if labels.dtype.kind not in "iufU" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+        raise ValueError(
+            "units must be numbers or texts, and none may be missing: give each decision of an unknown unit a unit of "
+            "its own, or leave it out."
+        )
     found, numbers = np.unique(labels, return_inverse=True)
     if len(found) < 2:
         raise ValueError("units must be at least two different ones: what is seen of one says nothing about errors.")
     return numbers.astype(np.int64)
+
+
+def _names(given: Sequence[str], arms: ArrayLike, probabilities: FloatArray | None) -> tuple[str, ...]:
+    """Names of all arms, by default the numbers up to the largest index or to the last column of ``probabilities``."""
+    columns = None if probabilities is None else probabilities.shape[1]
+    if not given:
+        numbers = as_floats(arms, "arms")
+        highest = int(np.max(numbers[np.isfinite(numbers)], initial=0.0))
+        if columns is None and highest >= MAX_UNNAMED:
+            raise ValueError(
+                f"arms must be indices from 0 on; got {highest}. With {MAX_UNNAMED:,} arms or more give arm_names."
+            )
+        return tuple(map(str, range(highest + 1 if columns is None else columns)))
+    names = tuple(given)
+    if isinstance(given, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"arm_names must be a sequence of strings, one for each arm; got {given!r}.")
+    if len(set(names)) < len(names):
+        raise ValueError(f"arm_names must be different from each other; got {names}.")
+    if columns is not None and columns != len(names):
+        raise ValueError(f"probabilities must have {len(names)} columns, one for each arm; got {columns}.")
+    return names
 
 
 def _indices(arms: ArrayLike, n_arms: int) -> NDArray[np.int64]:

@@ -225,6 +225,8 @@ class Evaluation:
 
         names = self.metrics[:2] if metrics is None else tuple(metrics)
         unknown = [name for name in names if name not in self.metrics]
+        if len(self.metrics) < 2:
+            raise ValueError(f"a figure shows two metrics; this evaluation has one, {self.metrics[0]}.")
         if len(names) != 2 or unknown or names[0] == names[1]:
             raise ValueError(f"metrics must be two of {', '.join(self.metrics)}; got {names}.")
         shown = [self.metrics.index(name) for name in names]

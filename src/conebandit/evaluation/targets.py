@@ -94,7 +94,7 @@ class Target:
         if not hasattr(learner, "observe"):
             drawn = np.random.default_rng(0).random((len(log), 1)) >= np.cumsum(self.own, axis=1)[:, :-1]
             return np.asarray(drawn.sum(axis=1) == log.arms)
-        rewards = rewards_for(learner, log)
+        rewards = log.rewards_for(learner)
         learner = learner.copy() if hasattr(learner, "copy") else copy.deepcopy(learner)
         kept = np.zeros(len(log), dtype=np.bool_)
         for i, (context, arm) in enumerate(zip(log.contexts, log.arms.tolist(), strict=True)):
@@ -102,18 +102,6 @@ class Target:
                 kept[i] = True
                 learner.observe(context, arm, rewards[i])
         return kept
-
-
-def rewards_for(policy: Any, log: Log) -> FloatArray:
-    """Rewards (n, M) of a log as a policy learns them: costs are turned around unless the policy minimises them itself.
-
-    The reward of a cost is what is left to its worst value, at least 0, as in an experiment; without a worst value it
-    is minus the cost.
-    """
-    turned = log.cone.costs != (policy.cone.costs if hasattr(policy, "cone") else False)
-    worst = np.full(log.cone.dim, np.nan) if log.worst is None else log.worst
-    left = np.where(np.isnan(worst), -log.rewards, np.maximum(worst - log.rewards, 0.0))
-    return np.where(turned, left, log.rewards)
 
 
 def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:
@@ -129,6 +117,7 @@ def _probabilities(name: str, policy: PolicyLike, log: Log) -> FloatArray:
         if any(row is None for row in found):
             raise ValueError(f"policy {name!r} must give probabilities with its decisions; {policy!r} does not.")
     elif isinstance(policy, Learner):
+        _require_columns(name, policy, log)
         found = policy.recommended(log.contexts)
     else:
         found = policy(log.contexts) if callable(policy) else policy
@@ -161,8 +150,19 @@ def _row_by_row(name: str, given: list[Any], log: Log) -> FloatArray:
     unknown = [each for each in given if isinstance(each, str) and each not in log.arm_names]
     if unknown:
         raise ValueError(f"policy {name!r} must give arms ({', '.join(log.arm_names)}); got {unknown[0]!r}.")
-    arms = [log.arm_names.index(each) if isinstance(each, str) else as_arm(each, log.n_arms) for each in given]
+    arms = [log.arm_names.index(each) if isinstance(each, str) else arm_of_index(name, each, log) for each in given]
     return np.eye(log.n_arms)[arms]
+
+
+def arm_of_index(name: str, given: Any, log: Log) -> int:
+    """An arm by its index; a ``ValueError`` if another arm has this number as its name."""
+    arm = as_arm(given, log.n_arms)
+    if log.arm_names[arm] != str(arm) and str(arm) in log.arm_names:
+        raise ValueError(
+            f"policy {name!r} must give arms by name, as texts: the integer {arm} may mean the arm {str(arm)!r}, or "
+            f"that of index {arm}, {log.arm_names[arm]!r}."
+        )
+    return arm
 
 
 def _by_name(name: str, policy: str | int, log: Log) -> FloatArray:
@@ -178,7 +178,7 @@ def _by_name(name: str, policy: str | int, log: Log) -> FloatArray:
             )
         arm = log.arm_names.index(policy)
     else:
-        arm = as_arm(policy, arms)
+        arm = arm_of_index(name, policy, log)
     return np.tile(np.eye(arms)[arm], (n, 1))
 
 
@@ -186,6 +186,19 @@ def _require_sizes(name: str, policy: Any, log: Log) -> None:
     for size, own in (("n_arms", log.n_arms), ("context_dim", log.contexts.shape[1])):
         if getattr(policy, size, own) != own:
             raise ValueError(f"policy {name!r} has {size} = {getattr(policy, size)}, but the log has {own}.")
+
+
+def _require_columns(name: str, learner: Learner, log: Log) -> None:
+    """Refuse a learner that would take the coordinates of a context for something else."""
+    _require_sizes(name, learner.policy, log)
+    own, theirs = learner.experiment.columns, None if log.experiment is None else log.experiment.columns
+    if theirs is not None and own != theirs:
+        different = sorted({column.name for column in {*own} ^ {*theirs}}) or ["their order"]
+        raise ValueError(
+            f"policy {name!r} has learned from other columns than the log has: bounds, levels or what stands for "
+            f"missing values differ ({', '.join(different)}). Make the log with the learner's own declaration, "
+            "learner.experiment, or give the arms that it recommends, learner.recommend(table)['arm']."
+        )
 
 
 # ---- what the log can say ----------------------------------------------------------------------------------------

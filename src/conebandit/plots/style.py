@@ -49,9 +49,9 @@ def plain_text(name: str) -> str:
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as PNG and SVG beside each other; the paths written."""
+    """Write a figure as PNG and SVG beside each other; the paths written. A stem may have dots: they stay."""
     stem.parent.mkdir(parents=True, exist_ok=True)
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".svg")]
     with mpl.rc_context(STYLE):
         figure.savefig(paths[0], metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None})

@@ -47,7 +47,8 @@ class LogPolicy(LearningPolicy, ABC):
             Parquet files: one, a folder of them, a pattern such as ``"log/*.parquet"``, or a list of any of these;
             those of a folder or pattern are read in the order of their paths. Or a data frame (pandas, polars, Arrow),
             or a dict of columns. Or arrays, ``(contexts, arms, rewards)`` of shapes (n, d), (n,), (n, M), or any object
-            with these attributes, such as a :class:`Log`.
+            with these attributes, such as a :class:`Run`; or a :class:`Log`, whose costs become rewards unless the cone
+            of the policy minimises them as well.
         contexts
             Names of the d columns that make up the context, in the order of its coordinates; by default those that
             begin with ``context.``, as the service exports them.
@@ -80,6 +81,8 @@ class LogPolicy(LearningPolicy, ABC):
         (1,)
         """
         columns = LogColumns(contexts, arm, rewards, self.context_dim, self.n_objectives)
+        if hasattr(log, "rewards_for") and log.cone.dim == self.n_objectives:
+            log = log.contexts, log.arms, log.rewards_for(self)
         vars(self).update(vars(learned_from(self, read_log(log, columns))))
         return self
 
