@@ -231,12 +231,15 @@ KINDS = (
     Kind("four metrics", waves(0.5, 0.5), (8, 4, 2), Bernoulli()),
 )
 
-# Kinds that were added where rivals were seen to lead: very many arms, short runs, four metrics and more. Constants are
-# compared on the kinds above alone.
+# Kinds that were added where rivals were seen to lead: very many arms, short runs, four metrics and more, and little
+# signal in much noise. Constants are compared on the kinds above alone.
 WIDER = (
     Kind("factors, 80 arms", factors, (80, 2, 3), Gaussian(0.3)),
     Kind("networks, five metrics", networks, (10, 5, 3), Gaussian(0.3), "middle"),
     Kind("ridges, four metrics", ridges, (10, 4, 2), Gaussian(0.2), "edge"),
     Kind("rates, short", rates, (12, 2, 3), Bernoulli(), "corner", SHORT),
     Kind("splines, short", splines, (8, 2, 2), Gaussian(0.3), "edge", SHORT),
+    Kind("faint ridges", ridges, (12, 4, 3), Gaussian(1.5)),
+    Kind("faint networks", networks, (12, 4, 3), Gaussian(1.5)),
+    Kind("faint waves", waves(0.4, 0.6), (8, 2, 3), Gaussian(1.5)),
 )

@@ -1,3 +1,3 @@
 """The one place that states the version."""
 
-__version__ = "0.11.1"
+__version__ = "0.12.0"

@@ -136,7 +136,7 @@ CHOICES = [
     {"n_arms": 15, "n": 120},
     {"n_arms": 5, "n": 60, "cone": "narrow"},
     {"n_arms": 4, "n": 40, "cone": "half-plane"},
-    {"n_arms": 6, "n": 60, "cone": "three", "resolution": [0.3, 0.0, 0.1]},
+    {"n_arms": 6, "n": 40, "cone": "three", "resolution": [0.3, 0.0, 0.1]},
     {"n_arms": 6, "n": 50, "cone": "scalar", "resolution": 0.2},
     {"n_arms": 5, "n": 60, "arm_features": [1.0, 2.0, 3.0, 5.0, 8.0]},
 ]

@@ -64,9 +64,8 @@ _names = {
     "accuracy": {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
         "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
-        "N_RELEVANCES", "RELEVANCE_REACH", "LENGTH_REACH", "PRIOR_SWEEPS", "MAX_PRIOR_STEPS", "SETTLED_CHANGE",
-        "N_DRAWS", "N_FRONTS", "N_SITES", "N_HALVINGS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT",
-        "REFIT_GROWTH",
+        "N_RELEVANCES", "SMOOTHNESSES", "MAX_PRIOR_STEPS", "SETTLED_CHANGE", "N_DRAWS", "N_FRONTS", "N_SITES",
+        "N_HALVINGS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT", "REFIT_GROWTH",
     },
     "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
 }  # fmt: skip
@@ -142,8 +141,11 @@ SENTINEL_PRIORITY = _constant(
 
 # ---- Prior ----------------------------------------------------------------------------------------------------------
 
-MATERN_SMOOTHNESS = _constant(
-    "MATERN_SMOOTHNESS", 2.5, "smoothness of the Matern kernel whose spectral density the prior follows", CHECKED
+SMOOTHNESSES = _constant(
+    "SMOOTHNESSES",
+    (2.5, 1.5, 0.5),
+    "smoothnesses of Matern kernels that are tried, the typical one first: it is the median of the weak prior as well",
+    "derived: those with a closed form; of larger ones, functions look alike",
 )
 MIN_LENGTH = _constant("MIN_LENGTH", 0.05, "shortest length scale that is tried, in units of the unit cube", UNRECORDED)
 MAX_LENGTH = _constant("MAX_LENGTH", 3.0, "longest length scale that is tried", UNRECORDED)
@@ -169,11 +171,6 @@ METRIC_DEVIATION = _constant(
     "how far metrics deviate from what they have in common, in units of its own deviation",
     CHECKED,
 )
-PRIOR_SWEEPS = _constant("PRIOR_SWEEPS", 2, "passes over the coordinates in one step of learning the prior", UNRECORDED)
-RELEVANCE_REACH = _constant(
-    "RELEVANCE_REACH", 3, "places on the grid that a relevance may move in one pass", UNRECORDED
-)
-LENGTH_REACH = _constant("LENGTH_REACH", 2, "places on the grid that a length scale may move in one pass", UNRECORDED)
 INITIAL_RATIO = _constant(
     "INITIAL_RATIO",
     1.0,

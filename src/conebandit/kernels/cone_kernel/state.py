@@ -24,6 +24,7 @@ each; those that may be are then judged by the covariance.
     noise     (K, M)        variance of the noise of each arm, in units of the spread
     relevance (M, d)        how much of the variance of a metric each coordinate explains
     lengths   (M, d)        position of the length scale of each coordinate in ``prior.LENGTHS``
+    smoothness (M, d)       the same of its smoothness in ``prior.NUS``
     constant  (M,)          prior variance of the weight of the constant feature, in units of the amplitude
     counts    (K, M)        observations of each arm and metric
     data      (n, d + M)    contexts and rewards, of all observations until the last fit is done, then of none
@@ -62,6 +63,7 @@ class State(NamedTuple):
     noise: Floats
     relevance: Floats
     lengths: Ints
+    smoothness: Ints
     constant: Floats
     counts: Ints
     data: Floats

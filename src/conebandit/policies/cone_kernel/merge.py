@@ -31,6 +31,7 @@ MODEL = (
     "noise",
     "relevance",
     "lengths",
+    "smoothness",
     "constant",
 )  # by fits
 

@@ -25,7 +25,7 @@ from conebandit.kernels.cone_kernel.constants import (
     TYPICAL_LENGTH,
 )
 from conebandit.kernels.cone_kernel.features import highest_order
-from conebandit.kernels.cone_kernel.prior import LENGTHS, typical_relevance
+from conebandit.kernels.cone_kernel.prior import LENGTHS, NUS, typical_relevance
 from conebandit.kernels.cone_kernel.rows import learn_rows
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
@@ -122,6 +122,7 @@ class ConeKernel(CompiledPolicy):
             "noise": Array(("arms", "objectives"), fill=INITIAL_NOISE),
             "relevance": Array(("objectives", "coordinates")),
             "lengths": Array(("objectives", "coordinates"), np.int64, indices=Index(len(LENGTHS))),
+            "smoothness": Array(("objectives", "coordinates"), np.int64, indices=Index(len(NUS))),
             "constant": Array(("objectives",), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
             "data": Array(("rows", "sample")),
@@ -312,9 +313,13 @@ def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
     What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
     """
     metrics = arrays["scales"].shape[1]
-    arrays = {"agreement": np.zeros((metrics, metrics)), **arrays}
+    arrays = {
+        "agreement": np.zeros((metrics, metrics)),
+        "smoothness": np.zeros_like(arrays["relevance"], np.int64),
+        **arrays,
+    }
     arrays = {"beyond": np.zeros(metrics), "cheap": np.zeros(len(arrays["noise"])), **arrays}
-    own = {name: arrays[name] for name in ("prior", "relevance", "lengths") if arrays[name].ndim == 1}
+    own = {name: arrays[name] for name in ("prior", "relevance", "lengths", "smoothness") if arrays[name].ndim == 1}
     if own and len(arrays["constant"]) == 1:
         own["constant"] = arrays["constant"][0]
     return {**arrays, **{name: np.array([array] * metrics) for name, array in own.items()}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple, Self
+
 import numpy as np
 
 from conebandit.kernels.cone_kernel.constants import (
@@ -9,21 +11,18 @@ from conebandit.kernels.cone_kernel.constants import (
     COST_OF_A_FUNCTION,
     INITIAL_CONSTANT_VARIANCE,
     INITIAL_RATIO,
-    LENGTH_REACH,
     MAX_PRIOR_VARIANCE,
     MIN_FREEDOM_SHARE,
     MIN_KNOWN_SHARE,
     MIN_NOISE,
     MIN_PRIOR_VARIANCE,
     NOISE_WEIGHT,
-    PRIOR_SWEEPS,
-    RELEVANCE_REACH,
     ROUNDING,
     SENTINEL_SIGNAL_TO_NOISE,
     SETTLED_CHANGE,
 )
 from conebandit.kernels.cone_kernel.fit import squared_errors
-from conebandit.kernels.cone_kernel.prior import improve_priors, write_prior
+from conebandit.kernels.cone_kernel.prior import MOVES, improve_priors, write_prior
 from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     CENTRE,
@@ -45,9 +44,6 @@ from conebandit.validate.arrays import FloatArray
 # the means the constant has as many parts as INITIAL_CONSTANT_VARIANCE says, all other features together one.
 INITIAL_NOISE = 1.0 / (1.0 + INITIAL_RATIO)
 INITIAL_AMPLITUDE = (1.0 - INITIAL_NOISE) / (1.0 + INITIAL_CONSTANT_VARIANCE)
-
-# Pairs of a relevance and a length scale that are tried for a coordinate.
-_TRIED = (2 * RELEVANCE_REACH + 1) * (2 * LENGTH_REACH + 1)
 
 
 def standardise(state: State) -> Work[State]:
@@ -74,7 +70,7 @@ def standardise(state: State) -> Work[State]:
 
 
 def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatArray) -> Work[State]:
-    """One step of the iteration on noise, amplitudes, relevances and length scales, from the posterior.
+    """One step of the iteration on noise, amplitudes and the kernel, from the posterior.
 
     The share of a weight that is known from the data is g = 1 - variance / prior variance (MacKay 1992).
     """
@@ -92,6 +88,7 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
     squares = (own[:, :, varying] ** 2 / state.prior[:, varying]).sum(axis=(0, 2))
     scales[AMPLITUDE] = _variance(squares, own_known[:, :, varying].sum(axis=(0, 2)), INITIAL_AMPLITUDE)
     moments, shares = (own**2 / scales[AMPLITUDE][:, None]).sum(axis=0), own_known.sum(axis=0)  # (M, D)
+    squared_shares = (own_known**2).sum(axis=0)
     constant = _variance(moments[:, 0], shares[:, 0], INITIAL_CONSTANT_VARIANCE)
     for row, mine in effects.by_scale(len(scales)):
         squares = found.shared[:, mine] ** 2
@@ -100,22 +97,52 @@ def learn_prior(state: State, found: Posterior, totals: Totals, density: FloatAr
         if row != LEVEL_OF_ARMS:  # effects on the constant say nothing about the kernel
             np.add.at(moments.T, effects.features[mine], squares.T / scales[row])
             np.add.at(shares.T, effects.features[mine], shared_known[:, mine].T)
+            np.add.at(squared_shares.T, effects.features[mine], shared_known[:, mine].T ** 2)
     shares[totals.squares.sum(axis=0) == 0.0] = 0.0  # rewards that are all the same say nothing about the kernel
     state = state._replace(scales=scales, noise=noise, constant=constant)
     yield COST_OF_A_CALL + COST_OF_A_FUNCTION * known.size
-    return (yield from _learn_kernel(state, moments[:, 1:].copy(), shares[:, 1:].copy(), density))
+    told = Measurements.of(moments, shares, squared_shares, state.prior)
+    return (yield from _learn_kernel(state, Measurements(*(array[:, 1:].copy() for array in told)), density))
 
 
-def _learn_kernel(state: State, moments: FloatArray, shares: FloatArray, density: FloatArray) -> Work[State]:
-    """The state with relevances and length scales that fit the moments (M, D) of the features but the constant."""
-    relevance, lengths = state.relevance.copy(), state.lengths.copy()
+class Measurements(NamedTuple):
+    """What the data tell about the weights of each feature, over arms, in units of the amplitude: shapes (M, D).
+
+    As much as ``number`` equal measurements whose squares add up to ``squares``, with an ``error`` of this variance.
+    """
+
+    squares: FloatArray
+    number: FloatArray
+    error: FloatArray
+
+    @classmethod
+    def of(cls, moments: FloatArray, shares: FloatArray, squared_shares: FloatArray, prior: FloatArray) -> Self:
+        """From sums over arms of squared posterior means, of g, the known share of a weight, and of its square.
+
+        For one weight these are g times the measurement, squared; g; and its square. Arms know a weight to different
+        degrees: so many equal ones are taken for them as have the same two sums of g, so that how probable a prior is
+        has the same slope and curvature at the present one.
+        """
+        anything = shares > 0.0
+        typical = np.where(anything, squared_shares / np.where(anything, shares, 1.0), 1.0)
+        return cls(
+            squares=np.where(anything, moments / typical**2, 0.0),
+            number=np.where(anything, shares / typical, 0.0),
+            error=prior * (1.0 - typical) / typical,
+        )
+
+
+def _learn_kernel(state: State, told: Measurements, density: FloatArray) -> Work[State]:
+    """The state with the kernel under which what is told of all features but the constant is most probable."""
+    kernel = state.relevance.copy(), state.lengths.copy(), state.smoothness.copy()
     orders = state.orders[1:]
     floor = np.where(are_sentinels(orders), least_of_sentinels(state)[:, None], MIN_PRIOR_VARIANCE)
-    cost = len(moments) * (orders.size + _TRIED * len(orders) * COST_OF_A_FUNCTION)
-    for first, last in in_units(PRIOR_SWEEPS * orders.shape[1], cost):
-        improve_priors(first, last, moments, shares, orders, floor, density, relevance, lengths)
+    cost = len(floor) * (orders.size + len(MOVES) * len(orders) * COST_OF_A_FUNCTION)
+    for first, last in in_units(orders.shape[1], cost):
+        improve_priors(first, last, *told, orders, floor, density, *kernel)
         yield (last - first) * cost
-    return state._replace(relevance=relevance, lengths=lengths)
+    relevance, lengths, smoothness = kernel
+    return state._replace(relevance=relevance, lengths=lengths, smoothness=smoothness)
 
 
 def _known_share(variances: FloatArray, prior: FloatArray) -> FloatArray:
@@ -163,7 +190,7 @@ def least_of_sentinels(state: State) -> FloatArray:
 def prior_variances(state: State, candidates: Candidates, density: FloatArray) -> FloatArray:
     """Prior variance (M, N) of all candidates, in units of the amplitude; see the kernels' ``prior``."""
     prior = np.empty((len(state.relevance), len(candidates.orders)))
-    kernel = density, state.relevance, state.lengths, state.constant
+    kernel = density, state.relevance, state.lengths, state.smoothness, state.constant
     write_prior(candidates.orders, *kernel, candidates.sentinels, least_of_sentinels(state), prior)
     return prior
 
@@ -171,7 +198,8 @@ def prior_variances(state: State, candidates: Candidates, density: FloatArray) -
 def is_settled(before: State, after: State) -> bool:
     """Whether a step of the iteration on the prior changed nothing of note."""
     if not all(
-        np.array_equal(getattr(before, name), getattr(after, name)) for name in ("parts", "relevance", "lengths")
+        np.array_equal(getattr(before, name), getattr(after, name))
+        for name in ("parts", "relevance", "lengths", "smoothness")
     ):
         return False
     logs = [np.log(state.scales[NOISE:]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
