@@ -335,8 +335,8 @@ def test_features_of_which_nothing_is_to_be_known_say_nothing():
     assert np.isfinite(told.error).all()
 
 
-@pytest.mark.parametrize(("jumps", "smoothness"), [(False, 2.5), (True, 0.5)])
-def test_it_learns_whether_means_jump(jumps, smoothness):
+@pytest.mark.parametrize("jumps", [False, True])
+def test_it_learns_whether_means_jump(jumps):
     """In four of five runs at least, whether means of six arms jump somewhere or are a wave."""
     found = []
     for seed in range(5):
@@ -347,7 +347,7 @@ def test_it_learns_whether_means_jump(jumps, smoothness):
             mean = (heights[k] * (x > cuts[k])).sum() if jumps else np.sin(2 * np.pi * (x + phases[k]))
             policy.observe([x], k, [mean + 0.3 * rng.standard_normal()])
         found.append(NUS[policy._state.smoothness[0, 0]])
-    assert np.mean(np.array(found) == smoothness) >= 0.8, found
+    assert np.mean((np.array(found) < 2.5) == jumps) >= 0.8, found
 
 
 def test_metrics_may_depend_on_different_coordinates():

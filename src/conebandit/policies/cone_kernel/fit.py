@@ -48,6 +48,7 @@ from conebandit.policies.cone_kernel.posterior import fit_weights, posterior
 from conebandit.policies.cone_kernel.prior import (
     is_settled,
     learn_prior,
+    prior_of_features,
     prior_variances,
     signal_to_noise,
     standardise,
@@ -127,13 +128,21 @@ class Fitter:
         """The state with a model fitted to all samples; iterates on the prior until it has settled."""
         state = yield from standardise(state)
         state = yield from self._choose_features(state)
+        seen = [state]
         for step in range(MAX_PRIOR_STEPS):
-            before, totals = state, (yield from self.sums.over_all(state, again=step > 0))
+            totals = yield from self.sums.over_all(state, again=step > 0)
             found = yield from posterior(state, totals, self.basis)
             state = yield from learn_prior(state, found, totals, self._density)
-            state = yield from self._choose_features(state)
-            if is_settled(before, state):
+            # Not at each step: a kernel that goes to and fro by one place would take features to and fro, and what
+            # costs most are sums over all samples for features that are new.
+            if step == 0:
+                state = yield from self._choose_features(state)
+            else:
+                state = state._replace(prior=prior_of_features(state, self._density))
+            if is_settled(seen, state):
                 break
+            seen.append(state)
+        state = yield from self._choose_features(state)
         totals = yield from self.sums.over_all(state, again=True)
         state = yield from fit_weights(state, totals, self.basis, self._seed)
         state = yield from learn_agreement(state, self._seed)

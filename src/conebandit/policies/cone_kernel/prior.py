@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from conebandit.kernels.cone_kernel.constants import (
     COST_OF_A_CALL,
@@ -189,18 +191,30 @@ def least_of_sentinels(state: State) -> FloatArray:
 
 def prior_variances(state: State, candidates: Candidates, density: FloatArray) -> FloatArray:
     """Prior variance (M, N) of all candidates, in units of the amplitude; see the kernels' ``prior``."""
-    prior = np.empty((len(state.relevance), len(candidates.orders)))
+    return _prior_variances(state, candidates.orders, candidates.sentinels, density)
+
+
+def prior_of_features(state: State, density: FloatArray) -> FloatArray:
+    """The same of the features that are in use, (M, D)."""
+    return _prior_variances(state, state.orders, are_sentinels(state.orders), density)
+
+
+def _prior_variances(
+    state: State, orders: NDArray[np.int64], sentinels: NDArray[np.bool_], density: FloatArray
+) -> FloatArray:
+    prior = np.empty((len(state.relevance), len(orders)))
     kernel = density, state.relevance, state.lengths, state.smoothness, state.constant
-    write_prior(candidates.orders, *kernel, candidates.sentinels, least_of_sentinels(state), prior)
+    write_prior(orders, *kernel, sentinels, least_of_sentinels(state), prior)
     return prior
 
 
-def is_settled(before: State, after: State) -> bool:
-    """Whether a step of the iteration on the prior changed nothing of note."""
-    if not all(
-        np.array_equal(getattr(before, name), getattr(after, name))
-        for name in ("parts", "relevance", "lengths", "smoothness")
-    ):
-        return False
-    logs = [np.log(state.scales[NOISE:]) + 2.0 * np.log(state.scales[SPREAD]) for state in (before, after)]
-    return bool(np.abs(logs[0] - logs[1]).max() < SETTLED_CHANGE)
+def is_settled(seen: Sequence[State], state: State) -> bool:
+    """Whether a step of the iteration on the prior changed nothing of note, or led back to where it was two before."""
+    if _same(state, seen[-1], "parts", "relevance", "lengths", "smoothness"):
+        logs = [np.log(one.scales[NOISE:]) + 2.0 * np.log(one.scales[SPREAD]) for one in (seen[-1], state)]
+        return bool(np.abs(logs[0] - logs[1]).max() < SETTLED_CHANGE)
+    return len(seen) > 1 and _same(state, seen[-2], "relevance", "lengths", "smoothness")
+
+
+def _same(one: State, other: State, *names: str) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
