@@ -188,8 +188,7 @@ def test_constants_are_turned_and_compared():
     assert constants.turned("FAR_SHARE", 0.15, 2.0) == 0.3
     assert constants.turned("REFIT_GROWTH", 1.25, 0.5) == 1.125
     assert constants.is_compiled("FAR_SHARE")
-    assert not constants.is_compiled("NOISE_WEIGHT")
-    assert not constants.is_compiled("MATERN_SMOOTHNESS")  # a plain function reads it
+    assert not constants.is_compiled("NOISE_WEIGHT")  # a plain function reads it
     now = [{"score": 1.0, "arms": "a"}, {"score": 4.0, "arms": "b"}]
     other = [{"score": 2.0, "arms": "a"}, {"score": 4.0, "arms": "c"}]
     assert constants.effect(now, now) == (1.0, 0.0, 1.0)

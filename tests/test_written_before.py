@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import conebandit as cb
+from conebandit.kernels.cone_kernel.prior import NUS
 from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
 from conebandit.service.stores.base import open_store
@@ -20,7 +21,7 @@ STATES = json.loads((FOLDER / "states.json").read_text())
 
 
 ANOTHER_MODEL = {"kernel"}  # its algorithm has changed since: files are learned anew from the samples in them
-OTHER_ARRAYS = {"kernel-0.8"}  # what all metrics shared then, each has now
+OTHER_ARRAYS = {"kernel-0.8", "kernel-0.11"}  # each metric has a kernel of its own since 0.9, smoothness since 0.12
 ANOTHER_CHOICE = {"kernel-0.8"}  # what is known is the same, but since 0.10 arms are played by another rule
 
 
@@ -62,6 +63,11 @@ def test_policies_with_other_arrays_go_on_learning_and_are_saved(name, tmp_path)
     assert again.n_observations == DECISIONS[name]["n_observations"] + 60
     for key, array in policy.state().items():
         np.testing.assert_array_equal(again.state()[key], array, err_msg=key)
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_ARRAYS))
+def test_kernels_of_before_are_as_smooth_as_they_were(name):
+    assert (NUS[cb.load_policy(FOLDER / f"{name}.npz").state()["smoothness"]] == 2.5).all()
 
 
 @pytest.mark.parametrize("name", sorted(set(DECISIONS) - ANOTHER_MODEL - OTHER_ARRAYS))

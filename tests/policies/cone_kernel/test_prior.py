@@ -1,5 +1,7 @@
 """What a prior begins with, and how a step of learning changes it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
@@ -36,6 +38,7 @@ from conebandit.policies.cone_kernel.prior import (
     INITIAL_AMPLITUDE,
     INITIAL_NOISE,
     Measurements,
+    is_settled,
     learn_prior,
     prior_variances,
     signal_to_noise,
@@ -45,13 +48,18 @@ from conebandit.policies.cone_kernel.work import in_one_go
 from tests.plain_cone_kernel import plain_features, trained
 
 
-def step_of_learning(policy):
-    """State, posterior, and the state after one step of learning the prior."""
+def arguments_of(policy):
+    """What a step of learning the prior is given: state, posterior, sums and spectral density."""
     state, basis = policy._state, policy._fitter.basis
     totals = in_one_go(Sums().over_all(state))
     found = in_one_go(posterior(state, totals, basis))
-    density = spectral_density(int(highest_order(policy.context_dim)))
-    return state, found, in_one_go(learn_prior(state, found, totals, density))
+    return state, found, totals, spectral_density(int(highest_order(policy.context_dim)))
+
+
+def step_of_learning(policy):
+    """State, posterior, and the state after one step of learning the prior."""
+    given = arguments_of(policy)
+    return *given[:2], in_one_go(learn_prior(*given))
 
 
 def residuals_of(state, found, arm, metric):
@@ -306,6 +314,49 @@ def test_steps_of_learning_the_kernel_gain_evidence(seed):
         found.append(plain_evidence(state))
     assert (np.maximum.accumulate(found) - found).max() < 8, found
     assert found[-1] > found[0] + 100, found
+
+
+def test_it_is_settled_where_little_changes_or_the_kernel_is_that_of_two_steps_before():
+    state = trained(300)._state
+    moved = state._replace(lengths=(state.lengths + 1) % len(LENGTHS))
+    louder = state._replace(scales=state.scales * np.where(np.arange(len(state.scales)) == NOISE, 1.2, 1)[:, None])
+    assert is_settled([state], state)
+    assert not is_settled([state], louder)
+    assert not is_settled([state], moved)
+    assert is_settled([state, moved], louder), "back again, whatever the amplitudes are"
+    assert not is_settled([moved, state], louder)
+    for name in ("relevance", "lengths", "smoothness"):
+        other = state._replace(**{name: getattr(state, name) + 1})
+        assert not is_settled([state], other)
+        assert not is_settled([other, moved], state)
+
+
+def test_each_step_of_a_fit_learns_from_the_prior_of_its_own_kernel(monkeypatch):
+    steps = []
+
+    def spied(state, found, totals, density):
+        steps.append(state)
+        np.testing.assert_allclose(state.prior, plain_prior(state, state.orders, density), rtol=1e-12)
+        return learn_prior(state, found, totals, density)
+
+    monkeypatch.setattr("conebandit.policies.cone_kernel.fit.learn_prior", spied)
+    trained(900, dim=3)
+    changes = [not np.array_equal(one.relevance, other.relevance) for one, other in pairwise(steps)]
+    assert sum(changes) > 10
+
+
+def test_what_arms_have_in_common_counts_in_both_sums_of_shares(monkeypatch):
+    """Of numbers in [0, 1] the sum of squares is at most their sum, and at least its square over how many there are."""
+    given = []
+    monkeypatch.setattr(Measurements, "of", classmethod(lambda _, *sums: given.append(sums) or Measurements(*sums[:3])))
+    rng, policy = np.random.default_rng(7), cb.ConeKernel(4, cb.Cone.orthant(2), 1)
+    for t, x in enumerate(rng.random(400)):  # all arms are alike
+        policy.observe([x], t % 4, np.sin([5 * x, 3 * x]) + 0.3 * rng.standard_normal(2))
+    in_one_go(learn_prior(*arguments_of(policy)))
+    _, shares, squared, _ = given[-1]
+    assert (squared <= shares + 1e-12).all()
+    assert (squared * 5 >= shares**2 - 1e-12).all(), "four arms, and what they share"
+    assert shares[:, 1:].max() > 0.5, "something is known"
 
 
 @pytest.mark.parametrize("share", [1.0, 0.7, 1e-6])

@@ -59,8 +59,8 @@ from conebandit.validate.arrays import FloatArray
 class ConeKernel(CompiledPolicy):
     """Bayesian regression with a learned kernel for each arm and metric; plays what is worth knowing under the cone.
 
-    Means are modelled as smooth functions of the context: sums of products of cosines, whose prior (noise level,
-    amplitude, and for each coordinate its relevance and length scale, by metric) is learned from all arms together,
+    Means are modelled as functions of the context: sums of products of cosines, whose prior (noise level, amplitude,
+    and for each coordinate its relevance, length scale and smoothness, by metric) is learned from all arms together,
     and so is what all arms have in common. An arm is played if an observation of it saves more, in later errors of
     play and report, than it costs. Reported are arms that are probably on the front; with a resolution, arms that are
     more probably essential than unacceptable. Nothing needs to be known about scale, noise or smoothness.
@@ -308,7 +308,7 @@ class ConeKernel(CompiledPolicy):
 
 
 def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
-    """Arrays of a file from before 0.9, when all metrics had one kernel: now each has it.
+    """Arrays of a file from before 0.9, when all metrics had one kernel, or before 0.12, when all were equally smooth.
 
     What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
     """

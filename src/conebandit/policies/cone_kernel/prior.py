@@ -111,6 +111,8 @@ class Measurements(NamedTuple):
     """What the data tell about the weights of each feature, over arms, in units of the amplitude: shapes (M, D).
 
     As much as ``number`` equal measurements whose squares add up to ``squares``, with an ``error`` of this variance.
+    Shares and errors are those under the amplitude that the posterior was found with, squares are in units of the new
+    one: where nothing changes any more it is the same.
     """
 
     squares: FloatArray
@@ -123,7 +125,7 @@ class Measurements(NamedTuple):
 
         For one weight these are g times the measurement, squared; g; and its square. Arms know a weight to different
         degrees: so many equal ones are taken for them as have the same two sums of g, so that how probable a prior is
-        has the same slope and curvature at the present one.
+        has the same slope at the present one, and is expected to have the same curvature.
         """
         anything = shares > 0.0
         typical = np.where(anything, squared_shares / np.where(anything, shares, 1.0), 1.0)
