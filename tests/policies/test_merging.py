@@ -5,6 +5,7 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels import tree
+from conebandit.kernels.cone_kernel.state import State
 from tests.policies.rows import BOUNDS, CONE, KINDS, assert_same_state, make, make_rows
 
 CANNOT = ("BinnedElimination", "SelfTuning", "ParetoZooming", "ConeTree-sound-stream", "ConeTree-adaptive-stream")
@@ -223,6 +224,19 @@ def test_models_that_were_fitted_apart_are_refused(early_last_fit):
     with pytest.raises(ValueError, match="it has made its last fit and one of them has not"):
         a.merge(start, since=b)
     assert_same_state(a, before)
+
+
+# What learning from a row changes, what is told when the policy is made, and what follows from the orders of features.
+NOT_BY_FITS = {"size", "weights", "covs", "counts", "data", "chosen", "facets", "slack", "parts"}
+
+
+@pytest.mark.parametrize("name", [name for name in State._fields if name not in NOT_BY_FITS])
+def test_models_that_differ_in_anything_that_fits_choose_are_refused(name, early_last_fit):
+    start = learned("ConeKernel", SITES[0])
+    went_on, other = start.copy().learn(LOG.part(700, 800)), start.copy()
+    other._state = other._state._replace(**{name: getattr(other._state, name) + 1})
+    with pytest.raises(ValueError, match=f"model differs in {name}"):
+        went_on.merge(start.copy(), since=other)
 
 
 # ---- what holds for all ----------------------------------------------------------------------------------------------
