@@ -416,6 +416,25 @@ def test_metrics_may_depend_on_different_coordinates():
     assert told.relevance[:2].min() > 0.3  # each is what one metric depends on
 
 
+def test_a_coordinate_is_told_by_the_metric_that_it_matters_most_to():
+    """Its length scale, in units of the coordinate, and its smoothness."""
+    policy, rng = cb.ConeKernel(2, cb.Cone.orthant(2), 2, bounds=[[0, 1], [0, 10]]), np.random.default_rng(4)
+    assert np.isnan(policy.explain([0.5, 5.0]).smoothness).all()
+    for t in range(40):
+        policy.observe(rng.random(2) * [1, 10], t % 2, rng.random(2))
+    scales = policy._state.scales.copy()
+    scales[[AMPLITUDE, SHARED]] = 1.0
+    policy._state = policy._state._replace(
+        scales=scales,
+        relevance=np.array([[1.0, 0.2], [0.1, 1.0]]),
+        lengths=np.array([[3, 4], [5, 6]]),
+        smoothness=np.array([[2, 0], [0, 1]]),
+    )
+    told = policy.explain([0.5, 5.0])
+    np.testing.assert_allclose(told.lengths, [LENGTHS[3], 10 * LENGTHS[6]])
+    assert told.smoothness.tolist() == [0.5, 1.5]
+
+
 def test_a_metric_that_is_always_the_same_says_nothing_about_the_kernel():
     """A safety metric without any event so far must not spoil what is learned of efficacy."""
 

@@ -65,20 +65,22 @@ def predict(weights: Floats, phi: Floats, values: Floats) -> tuple[float, float]
 
 
 @in_place
-def exact_variances(covs: Floats, phi: Floats, few: Ints, gain: Floats, variances: Floats, reach: Floats) -> None:
-    """Variances of the predictions of some arms, from the covariances of their weights; others stay as they are.
+def exact_variances(
+    covs: Floats, phi: Floats, few: Ints, close: Bools, gain: Floats, variances: Floats, reach: Floats
+) -> None:
+    """Variances of the predictions of arms that are ``close``, from the covariances of their weights.
 
-    What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are far
-    off the front, but not to weigh the others. ``gain`` is scratch, as long as ``phi``.
+    Those of other arms stay as they are. ``gain`` is scratch, as long as ``phi``.
 
     Also writes the ``reach`` of an observation (n,): the share of all contexts that it tells about, as a mean over
     metrics. That is the squared correlation of the errors of predictions here and elsewhere, on average over contexts:
     with c(x') = phi' cov phi(x'), the mean of c(x')^2, over v^2. Features are nearly orthonormal over the unit cube, so
-    the mean is the sum of squares of cov phi. It is 1 if all that is unknown is a constant.
+    the mean is the sum of squares of cov phi. It is 1 if all that is unknown is a constant; of arms that are not close
+    it is not known, and 0.
     """
     for i in range(few.size):
         reach[i] = 0.0
-        for m in range(variances.shape[1]):
+        for m in range(variances.shape[1] if close[i] else 0):
             multiply_symmetric(covs[few[i], m], phi, gain)
             products, squares = sum_products(phi, gain)
             variance, tells = variance_and_reach(products, squares)
@@ -167,10 +169,11 @@ def find_active(facets: Floats, scales: Floats, means: Floats, variances: Floats
     for b in range(arms):
         active[b] = True
         for a in range(arms):
-            beaten = a != b
-            for j in range(rows):
+            beaten, j = a != b, 0
+            while beaten and j < rows:  # most arms are not ahead on the first facet
                 rise = images[a, j] - images[b, j]
-                beaten &= rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
+                beaten = rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
+                j += 1
             if beaten:
                 active[b] = False
                 break
@@ -332,6 +335,8 @@ def find_rival(centres: Floats, slack: Floats, units: Floats, i: int) -> int:
             for j in range(centres.shape[1]):
                 lead = centres[a, j] - centres[i, j] - slack[j] / units[j]
                 least, in_all = min(least, lead), in_all + lead
+                if least < most:
+                    break
             if least > most or (least == most and in_all > most_in_all) or rival < 0:
                 rival, most, most_in_all = a, least, in_all
     return rival

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conebandit.kernels.cone_kernel.prior import LENGTHS
+from conebandit.kernels.cone_kernel.prior import LENGTHS, NUS
 from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, SHARED, State
 from conebandit.validate.arrays import FloatArray
 
@@ -69,6 +69,8 @@ class KernelExplanation:
         Shape (M, d), how much it matters to each metric; the most relevant one of a metric has 1.
     lengths
         Shape (d,), over which distance means change along each coordinate, of the metric that it matters most to.
+    smoothness
+        Shape (d,), how smoothly they change: 2.5 if means are smooth, 0.5 if they jump, 1.5 between.
     noise
         Shape (M,), deviation of a reward around its mean. Like those above learned, and nan before the first fit.
     agreement
@@ -90,6 +92,7 @@ class KernelExplanation:
     relevance: FloatArray
     relevance_by_metric: FloatArray
     lengths: FloatArray
+    smoothness: FloatArray
     noise: FloatArray
     agreement: FloatArray
     n_features: int
@@ -112,15 +115,17 @@ def what_matters(state: State, widths: FloatArray) -> dict[str, FloatArray]:
     if not state.size[FITTED]:
         unknown = np.full(state.relevance.shape, np.nan)
         agreement = np.full(state.agreement.shape, np.nan)
-        return {"relevance": unknown[0], "relevance_by_metric": unknown, "lengths": unknown[0], "agreement": agreement}
+        each = dict.fromkeys(("relevance", "lengths", "smoothness"), unknown[0])
+        return {**each, "relevance_by_metric": unknown, "agreement": agreement}
     by_metric = state.relevance / state.relevance.max(axis=1, keepdims=True)
     explained = state.scales[[AMPLITUDE, SHARED]].sum(axis=0)  # by the context, in units of the variance of rewards
     weighed = by_metric * (explained / explained.max())[:, None]
-    lengths = LENGTHS[state.lengths[weighed.argmax(axis=0), np.arange(weighed.shape[1])]]
+    most = weighed.argmax(axis=0), np.arange(weighed.shape[1])  # the metric that each coordinate matters most to
     return {
         "relevance": weighed.max(axis=0),
         "relevance_by_metric": by_metric,
-        "lengths": lengths * widths,
+        "lengths": LENGTHS[state.lengths[most]] * widths,
+        "smoothness": NUS[state.smoothness[most]],
         "agreement": state.agreement.copy(),
     }
 
