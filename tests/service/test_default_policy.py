@@ -1,5 +1,7 @@
 """The policy of an experiment that names none: the library's default, under its name in the log from then on."""
 
+import json
+
 import pytest
 
 from conebandit.experiment.declaration import Experiment
@@ -63,3 +65,19 @@ def test_experiments_that_began_without_a_name_keep_the_tree(run):
     run.decide([{"id": "first", "context": {}}])
     with run.ledger.transaction(run.store, now=1) as transaction:
         assert type(transaction.state("checkout").policy).__name__ == "ConeTree"
+
+
+def test_what_is_not_known_of_a_metric_is_null(run):
+    """Survival comes in after a year: until then nobody can say who is on the front, and JSON knows no nan."""
+    run.create(declared(arms=["a", "b", "c"], metrics=[{"name": "m"}, {"name": "survival"}]))
+    for i in range(90):
+        arm = run.decide([{"id": f"d{i}"}])[0]["arm"]
+        run.tell(f"d{i}", m={"a": 1.0, "b": 2.0, "c": 0.0}[arm] + i % 3 / 10)
+    told, front = run.explain({}), run.front({})
+    json.dumps([told, front], allow_nan=False)
+    assert front["chances"] == {"a": None, "b": None, "c": None}
+    for arm in told["front"]:
+        assert isinstance(arm["estimates"]["m"]["mean"], float)
+        assert arm["estimates"]["survival"] == {"mean": None, "radius": None}
+    assert [arm["leads"][1] for arm in told["beaten"]] == [None] * len(told["beaten"])
+    assert told["learned"] == {"m": 90, "survival": 0}

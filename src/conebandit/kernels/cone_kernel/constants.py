@@ -59,7 +59,8 @@ _names = {
     },
     "work": {
         "BLOCK", "UNIT", "UNIT_AT_ONCE", "ROWS_AT_ONCE", "CONTEXTS_AT_ONCE", "COST_OF_A_FUNCTION", "COST_OF_A_CALL",
-        "BUDGET", "MIN_UPDATES", "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "N_STRATA",
+        "BUDGET", "MIN_UPDATES", "MIN_KEPT_FEATURES", "MAX_FEATURES", "MAX_EFFECTS", "LAST_FIT", "PATIENCE",
+        "N_STRATA",
     },
     "accuracy": {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
@@ -221,6 +222,12 @@ LAST_FIT = _constant(
     100_000,
     "observations after which no fit begins: the model is only updated, and observations are not stored any more",
     "derived: bounds the memory, and the prior has settled long before",
+)
+PATIENCE = _constant(
+    "PATIENCE",
+    4,
+    "times LAST_FIT that observations are stored for a metric whose values come late",
+    "derived: bounds the memory all the same",
 )
 BUDGET = _constant(
     "BUDGET",

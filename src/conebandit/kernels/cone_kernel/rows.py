@@ -13,18 +13,19 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel.constants import ROWS_AT_ONCE
 from conebandit.kernels.cone_kernel.features import highest_order, write_features
 from conebandit.kernels.cone_kernel.state import FITTED, NEVER, NEXT_WORK, OBSERVATIONS, ROWS, State
-from conebandit.kernels.cone_kernel.steps import update_metric
+from conebandit.kernels.cone_kernel.steps import call_for_fit, is_known, update_metric
 from conebandit.kernels.types import Floats, Ints
 
 
 @compiled
 def learn_rows(state: State, start: int, contexts: Floats, arms: Ints, rewards: Floats) -> int:
     """Learn from rows ``start``, ... up to the one before which a fit has work to do, or there is no room."""
-    size, dim = state.size, contexts.shape[1]
-    stop = min(contexts.shape[0], start + max(size[NEXT_WORK] - size[OBSERVATIONS], 0))
-    first = size[OBSERVATIONS]
-    if size[NEXT_WORK] != NEVER:
+    size, dim, first = state.size, contexts.shape[1], state.size[OBSERVATIONS]
+    stop, stored = contexts.shape[0], size[NEXT_WORK] != NEVER
+    if stored:
         stop = min(stop, start + state.data.shape[0] - size[ROWS])
+    stop = _count_rows(state, start, stop, arms, rewards)
+    if stored:
         for i in range(start, stop):
             row = size[ROWS] + i - start
             for j in range(dim):
@@ -33,13 +34,29 @@ def learn_rows(state: State, start: int, contexts: Floats, arms: Ints, rewards: 
                 state.data[row, dim + m] = rewards[i, m]
             state.chosen[row] = arms[i]
         size[ROWS] += stop - start
-    size[OBSERVATIONS] += stop - start
-    for i in range(start, stop):
-        for m in range(rewards.shape[1]):
-            state.counts[arms[i], m] += not np.isnan(rewards[i, m])
     if size[FITTED] == 1:
         update_rows(state, first, contexts[start:stop], arms[start:stop], rewards[start:stop])
     return int(stop)
+
+
+@compiled
+def _count_rows(state: State, start: int, stop: int, arms: Ints, rewards: Floats) -> int:
+    """Count rows, and the values of each metric, up to the one after which a fit has work to do; which that is."""
+    size, values = state.size, np.empty(rewards.shape[1], dtype=np.int64)
+    for m in range(values.size):
+        values[m] = 0
+        for k in range(state.counts.shape[0]):
+            values[m] += state.counts[k, m]
+    for i in range(start, stop):
+        if size[OBSERVATIONS] >= size[NEXT_WORK]:
+            return i
+        size[OBSERVATIONS] += 1
+        for m in range(values.size):
+            if not np.isnan(rewards[i, m]):
+                state.counts[arms[i], m] += 1
+                values[m] += 1
+                call_for_fit(state, m, values[m])
+    return stop
 
 
 @compiled
@@ -60,7 +77,7 @@ def update_rows(state: State, first: int, contexts: Floats, arms: Ints, rewards:
                 place = oldest[k]
                 while place >= 0:
                     i = begin + place
-                    if not np.isnan(rewards[i, m]):
+                    if is_known(state, m) and not np.isnan(rewards[i, m]):
                         update_metric(state, first + i, phi[place], k, m, rewards[i, m], gain, error)
                     place = following[place]
 

@@ -27,6 +27,7 @@ each; those that may be are then judged by the covariance.
     smoothness (M, d)       the same of its smoothness in ``prior.NUS``
     constant  (M,)          prior variance of the weight of the constant feature, in units of the amplitude
     counts    (K, M)        observations of each arm and metric
+    fitted_to (M,)          how many values of each metric the last fit had, or 0 if too few to know its scale
     data      (n, d + M)    contexts and rewards, of all observations until the last fit is done, then of none
     chosen    (n,)          their arms
     facets    (F, M)        of the cone
@@ -66,6 +67,7 @@ class State(NamedTuple):
     smoothness: Ints
     constant: Floats
     counts: Ints
+    fitted_to: Ints
     data: Floats
     chosen: Ints
     facets: Floats

@@ -11,10 +11,11 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
 from conebandit.kernels.cone_kernel.agreement import add_agreeing
 from conebandit.kernels.cone_kernel.blocks import predict_columns
-from conebandit.kernels.cone_kernel.constants import DOUBT, RADIUS, VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.constants import DOUBT, FIRST_FIT, RADIUS, REFIT_GROWTH, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import (
     CENTRE,
+    FIT_BEGAN,
     FITTED,
     NEVER,
     NEXT_WORK,
@@ -210,7 +211,7 @@ def least(numbers: Ints) -> int:
 
 @compiled
 def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
-    """Posterior means and RADIUS posterior deviations of all arms; nan and inf before the first fit."""
+    """Posterior means and RADIUS posterior deviations of all arms; nan and inf of metrics that are not known."""
     means[:], radii[:] = np.nan, np.inf
     if state.size[FITTED] == 0:
         return
@@ -218,6 +219,8 @@ def estimate(state: State, x: Floats, means: Floats, radii: Floats) -> None:
     gain = np.empty(phi.size)
     for k in range(means.shape[0]):
         for m in range(means.shape[1]):
+            if not is_known(state, m):
+                continue
             value = 0.0
             for i in range(phi.size):
                 value += phi[i] * state.weights[k, m, i, 0]
@@ -240,9 +243,33 @@ def learn(state: State, x: Floats, arm: int, reward: Floats) -> None:
         state.size[ROWS] += 1
     state.size[OBSERVATIONS] += 1
     for m in range(reward.size):
-        state.counts[arm, m] += not np.isnan(reward[m])
+        if not np.isnan(reward[m]):
+            state.counts[arm, m] += 1
+            values = 0
+            for k in range(state.counts.shape[0]):
+                values += state.counts[k, m]
+            call_for_fit(state, m, values)
     if state.size[FITTED] == 1:
         update(state, sample, x, arm, reward)
+
+
+@in_place
+def is_known(state: State, m: int) -> bool:
+    """Whether the last fit had enough values of a metric to know its scale."""
+    return bool(state.fitted_to[m] > 0)
+
+
+@in_place
+def call_for_fit(state: State, m: int, values: int) -> None:
+    """Let a fit begin if it is time for it by the ``values`` of a metric, many of which may have come late.
+
+    That is, by what :meth:`~conebandit.policies.cone_kernel.fit.Fitter` says of observations. Where all metrics are
+    always known, it says the same.
+    """
+    if state.size[FIT_BEGAN] == 0 and state.size[NEXT_WORK] != NEVER:
+        arms, before = state.counts.shape[0], state.fitted_to[m]
+        if values >= max(FIRST_FIT * arms, before + arms, int(before * REFIT_GROWTH)):
+            state.size[NEXT_WORK] = min(state.size[NEXT_WORK], state.size[OBSERVATIONS])
 
 
 @compiled
@@ -252,7 +279,7 @@ def update(state: State, sample: int, x: Floats, arm: int, reward: Floats) -> No
     phi = features_at(state.parts, x)
     gain, error = np.empty(features), np.empty(columns)
     for m in range(reward.size):
-        if not np.isnan(reward[m]):
+        if is_known(state, m) and not np.isnan(reward[m]):
             update_metric(state, sample, phi, arm, m, reward[m], gain, error)
 
 

@@ -20,10 +20,11 @@ class Beaten:
     arm, by
         The arm, and the one whose least margin over it is largest.
     chance
-        That the arm is off the front, whoever beats it: 1 minus its entry in :attr:`Front.chances`.
+        That the arm is off the front, whoever beats it: 1 minus its entry in :attr:`Front.chances`, nan like that one.
     leads
         Shape (F,), by how much ``by`` is ahead on each facet of the cone, by the posterior means. For the orthant,
-        facets are metrics, in their units. A lead that is negative speaks for the arm.
+        facets are metrics, in their units. A lead that is negative speaks for the arm. It is nan where a metric has no
+        values yet.
     deviations
         Shape (F,), posterior deviations of the leads.
 
@@ -132,8 +133,11 @@ def what_matters(state: State, widths: FloatArray) -> dict[str, FloatArray]:
 
 def who_beats(arm: int, means: FloatArray, deviations: FloatArray, facets: FloatArray, chance: float) -> Beaten:
     """What beats an arm, from posterior means and deviations of all, both (K, M)."""
-    leads = (means - means[arm]) @ facets.T
-    spreads = np.sqrt((deviations**2 + deviations[arm] ** 2) @ (facets**2).T)
+    known = np.isfinite(means).all(axis=0)
+    leads = (means - means[arm])[:, known] @ facets[:, known].T
+    spreads = np.sqrt((deviations**2 + deviations[arm] ** 2)[:, known] @ (facets[:, known] ** 2).T)
+    unknown = (facets[:, ~known] != 0.0).any(axis=1)
+    leads[:, unknown], spreads[:, unknown] = np.nan, np.inf
     margins = _ratio(leads, spreads).min(axis=1)
     margins[arm] = -np.inf
     by = int(np.argmax(margins))
@@ -141,6 +145,6 @@ def who_beats(arm: int, means: FloatArray, deviations: FloatArray, facets: Float
 
 
 def _ratio(leads: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Leads in units of their deviations; a lead without any deviation is infinitely many."""
+    """Leads in units of their deviations; a lead without any deviation is infinitely many, one not known is none."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(leads == 0.0, 0.0, leads / deviations))
+        return np.asarray(np.where((leads == 0.0) | np.isnan(leads), 0.0, leads / deviations))

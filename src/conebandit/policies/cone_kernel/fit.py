@@ -13,12 +13,14 @@ from conebandit.kernels.cone_kernel.constants import (
     CHEAP_SHARE,
     COST_OF_A_CALL,
     COST_OF_A_FUNCTION,
+    FIRST_FIT,
     LAST_FIT,
     MAX_PRIOR_STEPS,
     MIN_SIGNAL_TO_NOISE,
     MIN_UPDATES,
     N_FRONTS,
     N_SITES,
+    PATIENCE,
     REFIT_GROWTH,
     SENTINEL_PRIORITY,
     UNIT,
@@ -127,6 +129,8 @@ class Fitter:
     def fit(self, state: State) -> Work[State]:
         """The state with a model fitted to all samples; iterates on the prior until it has settled."""
         state = yield from standardise(state)
+        values = state.counts.sum(axis=0)
+        state = state._replace(fitted_to=np.where(values >= max(len(state.counts), FIRST_FIT), values, 0))
         state = yield from self._choose_features(state)
         seen = [state]
         for step in range(MAX_PRIOR_STEPS):
@@ -161,10 +165,19 @@ class Fitter:
         following = max(int(began * REFIT_GROWTH), began + state.weights.shape[0], n + 1)
         size[FITTED], size[FIT_BEGAN], size[NEXT_WORK] = 1, 0, following
         data, chosen = state.data, state.chosen
-        if following > LAST_FIT:
+        if following > LAST_FIT and (_is_enough(fitted) or following > PATIENCE * LAST_FIT):
             size[NEXT_WORK], size[ROWS], self.sums = NEVER, 0, Sums()
             data, chosen = np.zeros((1, data.shape[1])), np.zeros(1, dtype=np.int64)  # room that is never used
         return fitted._replace(size=size, counts=state.counts, data=data, chosen=chosen)
+
+
+def _is_enough(fitted: State) -> bool:
+    """Whether the last fit would have values enough of each metric, some of which may come late.
+
+    Of M metrics that are told apart from each other each has a share of 1 / M; half of it will do.
+    """
+    metrics = fitted.fitted_to.size
+    return bool(2 * metrics * fitted.fitted_to.min() > LAST_FIT / REFIT_GROWTH)
 
 
 def _as_of(state: State, n: int) -> State:

@@ -33,6 +33,7 @@ MODEL = (
     "lengths",
     "smoothness",
     "constant",
+    "fitted_to",
 )  # by fits
 
 

@@ -125,6 +125,7 @@ class ConeKernel(CompiledPolicy):
             "smoothness": Array(("objectives", "coordinates"), np.int64, indices=Index(len(NUS))),
             "constant": Array(("objectives",), fill=INITIAL_CONSTANT_VARIANCE),
             "counts": Array(("arms", "objectives"), np.int64),
+            "fitted_to": Array(("objectives",), np.int64),
             "data": Array(("rows", "sample")),
             "chosen": Array(("rows",), np.int64, indices=Index("arms")),
             "facets": Array(("facets", "objectives")),
@@ -231,9 +232,9 @@ class ConeKernel(CompiledPolicy):
 
     @property
     def noise(self) -> FloatArray:
-        """Shape (M,), deviation of rewards around their means, as learned; nan before the first fit."""
+        """Shape (M,), deviation of rewards around their means, as learned; nan of metrics that are not known."""
         learned = self._state.scales[SPREAD] * np.sqrt(self._state.scales[NOISE])
-        return np.where(self._state.size[FITTED], learned, np.nan)
+        return np.where(self._state.fitted_to > 0, learned, np.nan)
 
     def _front_chances(self, x: FloatArray, means: FloatArray, radii: FloatArray) -> FloatArray:
         entropy = [int(self._seed), self.n_observations, *(x + 0.0).view(np.uint64).tolist()]  # -0.0 as 0.0
@@ -257,7 +258,7 @@ class ConeKernel(CompiledPolicy):
         Returns
         -------
         numpy.ndarray
-            Shape (n, K, M), in units of the metrics; inf before the first fit.
+            Shape (n, K, M), in units of the metrics; inf where nothing is known, as before the first fit.
 
         Notes
         -----
@@ -311,8 +312,12 @@ def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
     """Arrays of a file from before 0.9, when all metrics had one kernel, or before 0.12, when all were equally smooth.
 
     What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
+    Before 0.13 all metrics were taken for known once there was a model.
     """
     metrics = arrays["scales"].shape[1]
+    if "fitted_to" not in arrays:
+        values = arrays["counts"].sum(axis=0)
+        arrays = {**arrays, "fitted_to": np.maximum(values, 1) if arrays["size"][FITTED] else np.zeros_like(values)}
     arrays = {
         "agreement": np.zeros((metrics, metrics)),
         "smoothness": np.zeros_like(arrays["relevance"], np.int64),

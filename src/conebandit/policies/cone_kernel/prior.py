@@ -29,7 +29,6 @@ from conebandit.kernels.cone_kernel.state import (
     AMPLITUDE,
     CENTRE,
     DESCRIBED,
-    FITTED,
     LEVEL_OF_ARMS,
     NOISE,
     OBSERVATIONS,
@@ -49,7 +48,10 @@ INITIAL_AMPLITUDE = (1.0 - INITIAL_NOISE) / (1.0 + INITIAL_CONSTANT_VARIANCE)
 
 
 def standardise(state: State) -> Work[State]:
-    """Centre and spread of the rewards seen so far; what is measured in units of the spread is converted."""
+    """Centre and spread of the rewards seen so far; what is measured in units of the spread is converted.
+
+    What was learned of a metric in units that were not known yet is forgotten.
+    """
     rewards = state.data[: int(state.size[OBSERVATIONS]), state.orders.shape[1] :]
     scales, noise = state.scales.copy(), state.noise.copy()
     for m in range(rewards.shape[1]):
@@ -61,11 +63,13 @@ def standardise(state: State) -> Work[State]:
             largest = np.abs(known).max() or 1.0  # so that squares of huge rewards do not overflow
             spread = largest * (known / largest).std()
             spread = spread if spread > ROUNDING * largest else largest  # as for constant rewards
-            if state.size[FITTED]:
+            if state.fitted_to[m]:
                 change = (scales[SPREAD, m] / spread) ** 2
                 # Within bounds, since a reward may be as large as can be.
                 scales[NOISE:, m] = np.clip(change * scales[NOISE:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
                 noise[:, m] = np.clip(change * noise[:, m], MIN_PRIOR_VARIANCE, MAX_PRIOR_VARIANCE)
+            else:
+                scales[NOISE, m], scales[AMPLITUDE:, m], noise[:, m] = INITIAL_NOISE, INITIAL_AMPLITUDE, INITIAL_NOISE
             scales[CENTRE, m], scales[SPREAD, m] = known.mean(), spread
         yield cost - cost // 2
     return state._replace(scales=scales, noise=noise)
