@@ -18,6 +18,7 @@ from conebandit.service.log.restore import restore
 from conebandit.service.log.verify import verify
 from conebandit.service.shift import ShiftWatch
 from conebandit.service.stores.base import open_store
+from conebandit.service.stores.personal import UNIT, Alias
 from conebandit.service.stores.records import from_lines, seal
 from tests.service.driver import HOUR, PHONE, Driver, assert_same
 from tests.service.plain_fold import plain_fold
@@ -241,6 +242,50 @@ def test_rows_of_names_that_would_have_an_erasure_miss_something_are_found(store
     with store.write() as session:
         session._run(f"UPDATE aliases {change}")
     assert verified(store).problems == (problem,)
+
+
+def test_rows_of_names_that_are_said_to_be_erased_and_are_not_are_found(store, declaration):
+    """Whoever can write could hide a living unit from erasures and outcomes."""
+    run = begin(store, declaration)
+    for i in range(3):
+        visit(run, f"d{i}", f"p{i}")
+    hide = (
+        "UPDATE aliases SET kind = 'erasing', name = alias WHERE unit IN (SELECT unit FROM aliases WHERE name = 'p1')"
+    )
+    with store.write() as session:
+        session._run(hide)
+    assert verified(store).problems == (
+        "decision at event 3: its name does not lead to it.",
+        "decision at event 3: the name of its unit does not lead to it.",
+    )
+
+
+def test_names_that_are_kept_of_a_unit_that_is_to_be_erased_are_found(store, declaration):
+    run = begin(store, declaration)
+    for i in range(3):
+        visit(run, f"d{i}", f"p{i}")
+    with store.read() as session:
+        [alias] = session.aliases("checkout", UNIT, ["p1"]).values()
+    run.ledger.max_replayed = 0  # its data are there until the next revision, which is somebody else's business
+    run.erase("p1", "they asked")
+    assert verified(store).agrees
+    with store.write() as session:
+        session._run("UPDATE aliases SET kind = 'unit', name = 'p1' WHERE alias = ?", (alias,))
+    assert verified(store).problems == ("decision at event 3: the name of its unit does not lead to it.",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "alias", "seq"), [("decision", "d_unheard", 3), ("decision", "d_unheard", 99), ("unit", "u_unheard", 3)]
+)
+def test_names_that_lead_nowhere_are_found(store, declaration, kind, alias, seq):
+    """Outcomes and visits would be put to what was erased, or to nothing."""
+    run = begin(store, declaration)
+    for i in range(3):
+        visit(run, f"d{i}", f"p{i}")
+    with store.write() as session:
+        session.add_aliases("checkout", [Alias(kind, "more", alias, "u_unheard", seq)])
+    [problem] = verified(store).problems
+    assert problem.startswith("the table of names has 1 row too many")
 
 
 def test_a_unit_without_its_row_is_found(store, declaration):

@@ -375,7 +375,7 @@ class _Watch:
         return [
             *self._problems,
             *self._ids.problems(),
-            *self._units.problems(),
+            *self._units.problems(self.head.seq, self.session.existing_head(self.experiment_id).seq),
             *(f"event {seq}: {words}." for seq, words in sorted(self._rules.wrong.items()) if not self._forgot(seq)),
             *(f"decision at event {seq}: {self._different[seq]}." for seq in different),
             *(f"event {seq}, of an edge: {self.edges.different[seq]}." for seq in at_edges),

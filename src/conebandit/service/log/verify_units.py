@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from conebandit.service.log.bodies import MAX_POSITION
 from conebandit.service.log.entries import read_as
 from conebandit.service.log.events import Decided
+from conebandit.service.log.replay import erased_units
 from conebandit.service.log.state import State
 from conebandit.service.log.visits import Draw, changes_of_mode, kept
 from conebandit.service.stores.personal import DECISION, ERASING, UNIT, Alias
@@ -30,6 +32,8 @@ class UnitsOfLog:
         self._last_draws: dict[str, Draw] = {}  # of each unit, so far
         self._draws: dict[int, Draw] = {}  # the last one of its unit before a decision, by position
         self._names: dict[str, Alias] = {}  # rows that there should be, by alias; those that were not looked up yet
+        self._checked = 0  # rows that were looked up
+        self._erased = erased_units(session, experiment_id, MAX_POSITION)  # all that there are by now, as in the rows
         self._problems: list[str] = []
 
     def see(self, state: State, seq: int, decided: Decided) -> None:
@@ -67,17 +71,23 @@ class UnitsOfLog:
     def _look_up(self) -> None:
         """Whether callers find decisions and units by the names that these were made with, and erasures what is theirs.
 
-        Names that are being erased are forgotten already.
+        Names that are being erased are forgotten already: those of units that the log says are to be erased, no others.
         """
         found = self._session.rows_of_aliases(self._id, list(self._names))
         for alias, row in self._names.items():
-            erasing = row._replace(kind=ERASING, name=alias)
-            if found.get(alias) not in (row, erasing):
+            expected = row._replace(kind=ERASING, name=alias) if row.unit in self._erased else row
+            if found.get(alias) != expected:
                 whose = "its name does" if row.kind == DECISION else "the name of its unit does"
                 self._problems.append(f"decision at event {row.seq}: {whose} not lead to it.")
+        self._checked += len(self._names)
         self._names = {}
 
-    def problems(self) -> list[str]:
-        """What is wrong, in words."""
+    def problems(self, upto: int, last: int) -> list[str]:
+        """What is wrong, in words; of decisions up to a position, of a log that ends at the ``last`` one."""
         self._look_up()
+        surplus = self._session.count_aliases(self._id, upto, last) - self._checked
+        if surplus > 0 and not self._problems:
+            rows = "1 row" if surplus == 1 else f"{surplus} rows"
+            whose = "of decisions or units that the log does not have, or that are erased"
+            self._problems.append(f"the table of names has {rows} too many: {whose}.")
         return self._problems

@@ -103,6 +103,12 @@ class PersonalTables:
             found.update((row[2], Alias(*row)) for row in self._run(sql, (experiment, *some)))
         return found
 
+    def count_aliases(self, experiment: str, upto: int, last: int) -> int:
+        """How many rows there are, but for those of decisions after a position up to the ``last`` one of the log."""
+        sql = "SELECT COUNT(*) FROM aliases WHERE experiment = ? AND NOT (seq > ? AND seq <= ?)"
+        [(count,)] = list(self._run(sql, (experiment, upto, last)))
+        return int(count)
+
     def _translated(
         self, columns: str, where: str, experiment: str, values: Sequence[str], wanted: Sequence[str]
     ) -> dict[str, str]:
