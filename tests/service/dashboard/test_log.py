@@ -66,13 +66,17 @@ def words_of(page):
 def test_every_kind_of_event_has_words(declaration):
     assert set(KINDS) == set(events.KINDS)
     assert set(_SAID) == set(events.KINDS) - {"decided"}
-    experiment = Experiment.from_dict(declaration)
+    experiment = Experiment.from_dict({**declaration, "rules": [{"name": "few", "at_most": 3}]})
     said = [
         (events.ModeChanged(0, "off"), "The mode is off"),
         (events.ArmAdded(0, "x"), "Arm x was added"),
         (events.Revised(0, 1234), "up to event 1,234 count"),
         (events.Stopped(0, "r", "x", "suspend", 41.0, {"known": 9}), "Rule r has fired, about arm x: this arm is not"),
         (events.Lifted(0, "r", "restart", "why"), "Rule r was lifted and begins anew. Reason: why"),
+        (
+            events.Lifted(0, "few", "restart", "why"),
+            "Rule few was lifted and is on again, with all that it has counted.",
+        ),
         (events.Learned(0, "past.csv", "0", 7, ""), "7 past rows of past.csv"),
         (events.ClockRepaired(0, 3, "ntp"), "dates after event 3 were wrong. Reason: ntp"),
         (events.Erased(0, "u_1", 1, 5, "asked"), "Unit u_1 is to be forgotten, with 1 decision."),

@@ -292,14 +292,16 @@ class Counting:
             untouched = np.frombuffer(self._made_at, np.int64)[counts & (slots == 0)]
             over = int(np.count_nonzero(untouched < self._at - window.arrival))
         in_time = {slot: n for slot, n in enumerate(by_slot) if slot & IN_TIME}
+        late = sum(n for slot, n in enumerate(by_slot) if slot & CAME and not slot & IN_TIME)
         return Standing(
             reported=sum(n for slot, n in in_time.items() if slot & KNOWN),
             default=0 if default is None else over,
             open=by_slot[0] - over,
             missing=over if default is None else 0,
-            late=sum(n for slot, n in enumerate(by_slot) if slot & CAME and not slot & IN_TIME),
+            late=late,
             held=sum(n for slot, n in in_time.items() if not slot & KNOWN and slot & ON_HOLD),
             withdrawn=sum(n for slot, n in in_time.items() if not slot & (KNOWN | ON_HOLD)),
+            late_default=0 if default is None else late,
         )
 
     def _drawn(self) -> tuple[Sample, Sample]:

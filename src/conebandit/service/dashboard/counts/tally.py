@@ -40,6 +40,8 @@ class Standing(NamedTuple):
         A value is on hold, and there is no other.
     withdrawn
         The value was retracted, or rejected when it was on hold.
+    late_default
+        Of those that are late: the default counts for them.
 
     Examples
     --------
@@ -55,16 +57,22 @@ class Standing(NamedTuple):
     late: int = 0
     held: int = 0
     withdrawn: int = 0
+    late_default: int = 0
+
+    @property
+    def by_status(self) -> tuple[int, ...]:
+        """The numbers that add up to all decisions."""
+        return self[:-1]
 
     @property
     def total(self) -> int:
         """All decisions that are not void or erased."""
-        return sum(self)
+        return sum(self.by_status)
 
     @property
     def lacking(self) -> int:
         """Those of which neither a value nor a default counts."""
-        return self.total - self.reported - self.default
+        return self.total - self.reported - self.default - self.late_default
 
     @property
     def share_lacking(self) -> float | None:

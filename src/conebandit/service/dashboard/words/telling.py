@@ -7,6 +7,7 @@ from copy import copy
 from typing import Any
 
 from conebandit.experiment.declaration import Experiment
+from conebandit.experiment.rules import BoundRule
 from conebandit.pages.wording import number, shown
 from conebandit.service.log import events as kinds
 from conebandit.service.log.entries import By, Entry
@@ -254,8 +255,10 @@ def _stopped(_: Experiment, event: kinds.Stopped) -> list[str]:
     return [f"Rule {shown(event.rule)} has fired{about}: {then} ({found})."]
 
 
-def _lifted(_: Experiment, event: kinds.Lifted) -> list[str]:
-    done = "begins anew" if event.then == "restart" else "is off"
+def _lifted(experiment: Experiment, event: kinds.Lifted) -> list[str]:
+    counts = any(rule.name == event.rule and not isinstance(rule, BoundRule) for rule in experiment.rules)
+    again = "is on again, with all that it has counted" if counts else "begins anew"
+    done = again if event.then == "restart" else "is off"
     return [f"Rule {shown(event.rule)} was lifted and {done}. {_reason(event.reason)}"]
 
 
