@@ -242,6 +242,8 @@ def test_by_default_the_command_judges_every_arm(run):
     ("args", "words"),
     [
         (("--policy", "gone"), "policy 'gone' must be 'uniform', 'logged' or an arm"),
+        (("--policy", "new", "--policy", "new"), "policies must be different from each other; got new, new"),
+        (("--policy", "new", "--to", "x" * 300 + ".json"), "cannot be written: File name too long"),
         (("--estimator", "best"), "estimator must be one of"),
         (("--level", "95"), "level must lie between 0 and 1"),
         (("--estimator", "replay"), "estimator 'replay' needs a log"),

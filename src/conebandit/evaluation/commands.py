@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from conebandit.terminal import checking, print_rows, require_writable, say, write_text
+from conebandit.terminal import checking, print_rows, require_writable, say, write_text, writing
 
 
 def add_to(app: typer.Typer) -> None:
@@ -52,6 +52,8 @@ def evaluate(
         require_writable(to)
     names = policy or [*rows.arm_names, "uniform", "logged"]
     with checking("--policy"):
+        if len(set(names)) < len(names):
+            raise ValueError(f"policies must be different from each other; got {', '.join(names)}.")
         policies = {name: _policy(name) for name in names}
     try:
         found = judge(rows, policies, estimator=estimator, level=level)  # type: ignore[arg-type]
@@ -69,7 +71,8 @@ def evaluate(
             from conebandit.plots import save  # noqa: PLC0415
 
             stem = to.with_suffix("") if to.suffix.lower() == ".json" else to
-            say(console, f"Look at {save(found.figure(), stem)[0]}", soft_wrap=True)
+            with writing(stem):
+                say(console, f"Look at {save(found.figure(), stem)[0]}", soft_wrap=True)
 
 
 def _policy(name: str) -> Any:

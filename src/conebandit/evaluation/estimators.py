@@ -15,7 +15,7 @@ import numpy as np
 
 from conebandit.evaluation.log import ROUNDING, Log
 from conebandit.evaluation.outcomes import Fit, Rows, folds, ridge
-from conebandit.evaluation.targets import Target
+from conebandit.evaluation.targets import ROUNDED, Target
 from conebandit.validate.arrays import FloatArray, as_floats
 
 
@@ -158,7 +158,8 @@ def replay(problem: Problem) -> list[Scores]:
     happened (Li et al. 2011).
     """
     log = problem.log
-    if np.ptp(log.propensities) > ROUNDING or abs(log.propensities[0] * log.n_arms - 1.0) > ROUNDING * log.n_arms:
+    off = abs(log.propensities[0] * log.n_arms - 1.0)
+    if np.ptp(log.propensities) > ROUNDING or off > max(ROUNDED, ROUNDING * log.n_arms):
         raise ValueError(
             f"estimator 'replay' needs a log in which each of the {log.n_arms} arms was played with probability "
             f"{1.0 / log.n_arms:.4g}; propensities here go from {log.propensities.min():.4g} to "

@@ -22,6 +22,8 @@ PolicyLike = Any  # what Target.of takes; an alias that says so
 UNIFORM, LOGGED = "uniform", "logged"
 
 MAX_MISSING = 1e-6  # share of a policy's plays that may be without support: rounding in files
+ROUNDED = 0.03  # how far a mean weight may be below 1 by rounded propensities: 0.17 in place of 1 / 6 makes it 0.98
+WORTH_A_NOTE = 0.005  # how far it may be off before anybody is told: three digits, 0.167, make it 0.998
 UNLIKELY = 4.0  # standard errors by which a mean is off by chance once in 16,000 times
 IMPOSSIBLE = 8.0  # the same for mean weights, twice as much: a log may not have seen their long tails. By hand
 FEW = 50.0  # rows in effect below which normal error bars are not to be trusted. By hand; changes nothing but a note
@@ -263,10 +265,10 @@ def notes_on(name: str, overlap: Overlap) -> list[str]:
             f"{name}: the log says as much as {overlap.effective_rows:.1f} rows would; below {FEW:.0f} errors are not "
             "to be trusted."
         )
-    if abs(overlap.mean_weight - 1.0) > UNLIKELY * overlap.mean_weight_error + MAX_MISSING:
+    if abs(overlap.mean_weight - 1.0) > UNLIKELY * overlap.mean_weight_error + WORTH_A_NOTE:
         found.append(
             f"{name}: the mean weight is {overlap.mean_weight:.3f} ± {overlap.mean_weight_error:.3f}, not 1: are the "
-            "propensities those with which arms were drawn, and could every arm have been?"
+            "propensities those with which arms were drawn, with all their digits, and could every arm have been?"
         )
     return found
 
@@ -297,7 +299,7 @@ def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
     else:
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = overlap_of(target, target.weights)
-        if overlap.mean_weight < 1.0 - IMPOSSIBLE * overlap.mean_weight_error - MAX_MISSING:
+        if overlap.mean_weight < 1.0 - IMPOSSIBLE * overlap.mean_weight_error - ROUNDED:
             raise ValueError(
                 f"policy {target.name!r} cannot be judged from this log: the mean weight is {overlap.mean_weight:.3f} "
                 f"± {overlap.mean_weight_error:.3f} and would be 1 if every arm that the policy plays could have been "
