@@ -43,18 +43,26 @@ def require_writable(*files: Path) -> None:
         except OSError as error:
             problem = f"the folder {path.parent} cannot be made: {error.strerror}."
             raise typer.BadParameter(problem, param_hint="--to") from None
-        if path.is_dir():
-            raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
+        with writing(path):  # a name may be too long to ask for
+            if path.is_dir():
+                raise typer.BadParameter(f"{path} is a folder, not a file.", param_hint="--to")
+            if not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise typer.BadParameter(f"{path} may not be written.", param_hint="--to")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """End the command with the reason if a file cannot be written after all."""
+    try:
+        yield
+    except OSError as error:
+        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}.", param_hint="--to") from None
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file; end the command with the reason if that fails after all."""
-    try:
+    with writing(path):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}.", param_hint="--to") from None
 
 
 def say(console: Console, text: str, *, soft_wrap: bool = False) -> None:

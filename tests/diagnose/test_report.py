@@ -291,6 +291,17 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(good, run, tmp
         assert message in " ".join(result.output.split())
 
 
+def test_a_page_that_cannot_be_written_after_all_ends_with_the_reason(good, run, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("conebandit.diagnose.page.write_page", full)
+    for page, message in ((good.with_name("page.html"), "No space left"), (good.with_name("x" * 300), "name too long")):
+        result = run(good, good, "--columns", "x", "--to", page)
+        assert result.exit_code == 2, result.output
+        assert f"cannot be written: {message}" in " ".join(result.output.split()).replace("File ", "")
+
+
 def test_parquet(tmp_path, rng):
     polars = pytest.importorskip("polars")
     x = rng.random(30)

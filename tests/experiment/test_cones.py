@@ -202,6 +202,18 @@ def test_the_command_asks_until_nothing_is_left(run, tmp_path):
     assert result.output.strip().endswith("Nothing is left to ask.")
 
 
+def test_the_command_calls_arms_as_they_are_written(run, tmp_path):
+    """Whatever they look like: a number that is written in two ways, or what is missing elsewhere."""
+    for names, said in (
+        (("1", "2", "01"), "Front: 1, 2, 01."),
+        (("NA", "placebo", "null"), "Front: NA, placebo, null."),
+        (("a", "", "c"), "Front: a, 1, c."),
+    ):
+        lines = (f"{name},{0.5 + 0.1 * k},{0.1 + 0.04 * k}" for k, name in enumerate(names))
+        (tmp_path / "odd.csv").write_text("\n".join(["arm,efficacy,toxicity", *lines]) + "\n")
+        assert said in run("trial.toml", "--outcomes", "odd.csv").output
+
+
 def test_the_command_warns_of_costs_and_takes_json(run, tmp_path):
     (tmp_path / "trial.json").write_text(json.dumps({"metrics": [{"name": "latency"}, {"name": "sales"}]}))
     result = run("trial.json")

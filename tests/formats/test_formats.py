@@ -76,6 +76,14 @@ def test_round_trips(tmp_path, known):
     assert_same(was, found, but=["arms"] if known else ["arms", "probabilities"])
 
 
+@pytest.mark.parametrize("names", [{"arm_names": (" a", "a")}, {"metric_names": ("m ",)}])
+def test_names_that_a_csv_file_would_change_are_not_written(tmp_path, names):
+    odd = Feedback([[0.1], [0.2]], [0, 1], [[1.0], [2.0]], [0.5, 0.5], **names)
+    with pytest.raises(ValueError, match=f"{next(iter(names))} must not begin or end with a blank"):
+        write_csv(odd, tmp_path / "log.csv")
+    assert list(tmp_path.iterdir()) == []
+
+
 NUMBERS = st.floats(-1e100, 1e100)
 
 

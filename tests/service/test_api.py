@@ -264,6 +264,7 @@ BAD = [
     ("POST", E, declared(policy={"preset": "lucky"}), 422, "policy: preset must be"),
     ("POST", E, declared(policy={"bounds": [[0, 2]]}), 422, "policy.bounds cannot be given"),
     ("POST", E, declared(policy={"n_arms": 3}), 422, "policy: "),
+    ("POST", E, declared(policy={"name": "ConeTree", "\ud800": 1}), 422, r"argument '\ud800'"),
     ("POST", E, declared(policy={"name": "ScalarisedUCB", "bins": 2**40}), 422, "policy: bins must be at most 4096"),
     ("POST", E, declared(policy={"name": "ParetoUCB1", "width": 10**400}), 422, "policy.width must be between"),
     ("POST", E, declared(policy={"name": "ConeKernel", "n_features": 10**9}), 422, "policy: n_features must be at"),

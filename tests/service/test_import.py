@@ -218,6 +218,15 @@ def test_what_no_database_takes_is_said_to_be_no_event(store, declaration, kind,
     assert_nothing_is_there(store)
 
 
+@pytest.mark.parametrize("line", ["NaN", "-Infinity", '[2,"decided","d","{}","x",NaN]', "[2,1e999]"])
+def test_numbers_that_no_log_holds_are_not_imported(store, declaration, line):
+    [first] = _sealed(("created", {"declaration": declaration, "library": "0", "at": 1}))
+    lines = list(to_lines([first]))
+    with pytest.raises(CorruptionError, match="line 3 is not as it was written"):
+        restore(store, from_lines(io.StringIO("".join([*lines[:2], line + "\n", *lines[2:]]))))
+    assert_nothing_is_there(store)
+
+
 def test_what_is_nested_too_deeply_to_be_read_is_not_imported(store, declaration):
     [first] = _sealed(("created", {"declaration": declaration, "library": "0", "at": 1}))
     nested = "[" * 100_000 + "]" * 100_000

@@ -64,6 +64,11 @@ def test_a_file_that_is_not_there_is_told_so(tmp_path):
         cb.load_policy(tmp_path / "none.npz")
 
 
+def test_a_folder_that_is_not_there_is_told_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*none'; path must be that of a file in one"):
+        cb.ParetoUCB1(2, cb.Cone.orthant(1), 1).save(tmp_path / "none" / "policy.npz")
+
+
 def test_a_folder_is_no_file_and_nothing_is_left_beside_it(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()

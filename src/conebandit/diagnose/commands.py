@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from conebandit.terminal import print_rows, require_writable, say
+from conebandit.terminal import print_rows, require_writable, say, writing
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +54,8 @@ def shift(
     print_rows(console, "Dissimilarity over the radius h, all columns together", report.curve_rows())
     for sentence in report.sentences():
         say(console, f"- {sentence}")
-    say(console, f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
+    with writing(to):
+        say(console, f"Look at {write_page(report, to, (source.name, target.name))}", soft_wrap=True)
 
 
 def _names(given: str) -> list[str]:

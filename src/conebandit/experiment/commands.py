@@ -79,7 +79,7 @@ def _read_declaration(path: Path) -> dict[str, Any]:
 
 
 def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list[float]]]:
-    """Names of the arms, their numbers if there is no column ``arm``, and their outcomes."""
+    """Names of the arms as they are written, their numbers where there is none, and their outcomes."""
     from conebandit.experiment.frames import Frame  # noqa: PLC0415
 
     frame = Frame(path)
@@ -90,5 +90,5 @@ def _read_outcomes(path: Path, metrics: list[str]) -> tuple[list[str], list[list
     for i, row in enumerate(points, start=1):
         if not all(isinstance(value, int | float) for value in row):
             raise ValueError(f"{path}, row {i}: every metric needs a number; got {row}.")
-    arms = frame.levels("arm", ()) if "arm" in frame.names else [None] * len(frame)
-    return [str(i) if arm is None else str(arm) for i, arm in enumerate(arms)], points
+    arms = frame.texts("arm") if "arm" in frame.names else [""] * len(frame)
+    return [arm or str(i) for i, arm in enumerate(arms)], points

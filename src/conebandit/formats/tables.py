@@ -34,6 +34,10 @@ def write_csv(log: Logged, path: str | os.PathLike[str]) -> None:
     >>> read_csv(path).arm_names
     ('new',)
     """
+    for what, names in (("arm_names", log.arm_names), ("metric_names", log.metric_names)):
+        odd = [name for name in names if name != name.strip()]
+        if odd:
+            raise ValueError(f"{what} must not begin or end with a blank, which CSV files do not keep; got {odd[0]!r}.")
     columns = [f"{CONTEXT}x{i}" for i in range(log.contexts.shape[1])]
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

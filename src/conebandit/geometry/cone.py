@@ -205,8 +205,8 @@ class Cone(Preferences):
     def describe(self) -> str:
         """What the cone says, in words: which way is better, and at which rates.
 
-        With two metrics, :meth:`from_tradeoffs` makes the cone again from these rates. With more, they are what follows
-        for each pair of metrics if all others stay the same.
+        With two metrics, :meth:`from_tradeoffs` makes the cone again from these rates, as far as their six digits go.
+        With more, they are what follows for each pair of metrics if all others stay the same.
 
         Examples
         --------

@@ -41,6 +41,8 @@ def write(path: str | os.PathLike[str], kind: str, options: dict[str, Any], arra
     header = {"format": FORMAT, "kind": kind, "options": options}
     text = np.frombuffer(json.dumps(header, sort_keys=True).encode(), dtype=np.uint8)
     part = target.with_name(target.name + ".part")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {os.fspath(target.parent)!r}; path must be that of a file in one.")
     with part.open("wb") as file:
         np.savez(file, allow_pickle=False, header=text, **arrays)
         file.flush()

@@ -79,7 +79,8 @@ def error_reply(text: str, status: int, headers: Mapping[str, str] | None = None
     >>> error_reply("the store is closed.", 503).body
     b'{"error":"the store is closed."}'
     """
-    return JSONResponse({"error": text}, status, headers=headers)
+    sendable = text.encode("utf-8", "backslashreplace").decode()  # half a character may come back from a request
+    return JSONResponse({"error": sendable}, status, headers=headers)
 
 
 def _place(loc: Sequence[int | str]) -> str:

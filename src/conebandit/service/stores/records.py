@@ -250,7 +250,11 @@ def _parse(line: str, number: int) -> Any:
         value = json.loads(line)
     except (ValueError, RecursionError):
         raise CorruptionError(f"line {number} is not whole: the log was cut short or changed there.") from None
-    if not line.endswith("\n") or canonical(value) != line[:-1]:
+    try:
+        as_written = line.endswith("\n") and canonical(value) == line[:-1]
+    except ValueError:  # nan and infinity, which Python reads as JSON, but which no log holds
+        as_written = False
+    if not as_written:
         raise CorruptionError(f"line {number} is not as it was written: the log was cut short or changed there.")
     return value
 
