@@ -10,7 +10,6 @@ import conebandit as cb
 from conebandit.kernels.cone_kernel.choice import perturbed_images
 from conebandit.kernels.cone_kernel.constants import (
     BOX_MARGIN,
-    DOUBT,
     ELIMINATION_MARGIN,
     FAR_SHARE,
     REPORT_PRICE,
@@ -90,23 +89,6 @@ def plain_worth(mean, deviation, uncertainty, informed, errors):
     return informed * uncertainty / (2 * (1 + uncertainty)) * (REPORT_PRICE * errors + play), cost - cost.min()
 
 
-def plain_weights(state, few, means, variances, reach, *, key, doubt=1.0):
-    """Weights of several arms, their margins, and the typical size of a reward, from predictions and variances."""
-    uncertainty = (variances / state.noise).mean(axis=1)
-    units = np.abs(state.facets) @ np.hypot(state.scales[CENTRE], state.scales[SPREAD])
-    images = perturbed_images(state.facets, state.scales, means, variances, units, few, key)
-    slack = state.slack / units
-    margins = plain_margins(images, slack)
-    mean, deviation = margins.mean(axis=1), margins.std(axis=1)
-    cost = deviation * norm.pdf(mean / deviation) + mean * norm.cdf(mean / deviation)
-    cheap = cost - cost.min() <= state.cheap[few]
-    nearby = 1 + (1 / uncertainty).sum()
-    informed = np.maximum(nearby, np.where(cheap, FAR_SHARE * state.size[OBSERVATIONS] * reach, 0))
-    errors = plain_errors(mean, deviation, images, slack)
-    worth, more = plain_worth(mean, deviation, uncertainty[few], doubt * informed, errors)
-    return uncertainty[few] * np.maximum(1 - more / worth, 0), mean, deviation, units
-
-
 def plain_choice(state, x, key):
     """The chance of every arm, and whether it is reported, as docs/kernel.md says: from the state, step by step.
 
@@ -114,30 +96,37 @@ def plain_choice(state, x, key):
     """
     phi, arms = plain_features(state.orders, x[None]).reshape(-1), range(len(state.weights))
     drawn = np.einsum("j,kmjl->kml", phi, state.weights)
-    means, variances = drawn[:, :, 0], VARIANCE_FACTOR * ((drawn[:, :, 1:] - drawn[:, :, :1]) ** 2).mean(axis=2)
+    means, rough = drawn[:, :, 0], VARIANCE_FACTOR * ((drawn[:, :, 1:] - drawn[:, :, :1]) ** 2).mean(axis=2)
     centre, spread = state.scales[CENTRE], state.scales[SPREAD]
-    levels, unsure = (centre + spread * means) @ state.facets.T, (spread**2 * variances) @ (state.facets**2).T
+    levels, variances = (centre + spread * means) @ state.facets.T, (spread**2 * rough) @ (state.facets**2).T
     beaten = [
-        any(np.all(levels[a] - levels[b] > ELIMINATION_MARGIN * np.sqrt(unsure[a] + unsure[b])) for a in arms)
+        any(np.all(levels[a] - levels[b] > ELIMINATION_MARGIN * np.sqrt(variances[a] + variances[b])) for a in arms)
         for b in arms
     ]
     few, chances, shown = np.flatnonzero(~np.array(beaten)), np.zeros(len(arms)), np.zeros(len(arms), dtype=bool)
     if len(few) == 1:
         chances[few], shown[few] = 1.0, True
         return chances, shown
-    # Arms that may well be played or reported are worth the time of an exact variance.
-    weights, mean, deviation, units = plain_weights(
-        state, few, means, variances, np.ones(len(few)), key=key, doubt=DOUBT
-    )
-    close = (weights > 0) | (mean < deviation)
     gains = np.einsum("kmij,j->kmi", state.covs, phi)
     exact = gains @ phi
-    reach = np.minimum((gains**2).sum(axis=2) / exact**2, 1).mean(axis=1)[few] * close  # a share
-    variances[few[close]] = VARIANCE_FACTOR * exact[few[close]]
-    weights, *_ = plain_weights(state, few, means, variances, reach, key=key)
+    reach = np.minimum((gains**2).sum(axis=2) / exact**2, 1).mean(axis=1)[few]  # a share
+    exact = np.where(np.array(beaten)[:, None], rough / VARIANCE_FACTOR, exact)  # only active arms are worth the time
+    uncertainty = VARIANCE_FACTOR * (exact / state.noise).mean(axis=1)
+    units = np.abs(state.facets) @ np.hypot(centre, spread)
+    images, narrow = (
+        perturbed_images(state.facets, state.scales, means, factor * exact, units, few, key)
+        for factor in (VARIANCE_FACTOR, 1.0)
+    )
+    margins, slack = plain_margins(images, state.slack / units), state.slack / units
+    mean, deviation = margins.mean(axis=1), margins.std(axis=1)
+    cost = deviation * norm.pdf(mean / deviation) + mean * norm.cdf(mean / deviation)
+    cheap = cost - cost.min() <= state.cheap[few]
+    nearby = 1 + (1 / uncertainty).sum()
+    informed = np.maximum(nearby, np.where(cheap, FAR_SHARE * state.size[OBSERVATIONS] * reach, 0))
+    errors = plain_errors(mean, deviation, images, slack)
+    worth, more = plain_worth(mean, deviation, uncertainty[few], informed, errors)
+    weights = uncertainty[few] * np.maximum(1 - more / worth, 0)
     chances[few] = weights / weights.sum()
-    narrow = perturbed_images(state.facets, state.scales, means, variances / VARIANCE_FACTOR, units, few, key)
-    slack = state.slack / units
     unacceptable, essential = (
         (plain_margins(narrow, slack) > 0).mean(axis=1),
         plain_essential(narrow, slack).mean(axis=1),

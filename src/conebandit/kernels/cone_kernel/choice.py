@@ -65,22 +65,20 @@ def predict(weights: Floats, phi: Floats, values: Floats) -> tuple[float, float]
 
 
 @in_place
-def exact_variances(
-    covs: Floats, phi: Floats, few: Ints, close: Bools, gain: Floats, variances: Floats, reach: Floats
-) -> None:
-    """Variances of the predictions of arms that are ``close``, from the covariances of their weights.
+def exact_variances(covs: Floats, phi: Floats, few: Ints, gain: Floats, variances: Floats, reach: Floats) -> None:
+    """Variances of the predictions of some arms, from the covariances of their weights; others stay as they are.
 
-    Those of other arms stay as they are. ``gain`` is scratch, as long as ``phi``.
+    What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are far
+    off the front, but not to weigh the others. ``gain`` is scratch, as long as ``phi``.
 
     Also writes the ``reach`` of an observation (n,): the share of all contexts that it tells about, as a mean over
     metrics. That is the squared correlation of the errors of predictions here and elsewhere, on average over contexts:
     with c(x') = phi' cov phi(x'), the mean of c(x')^2, over v^2. Features are nearly orthonormal over the unit cube, so
-    the mean is the sum of squares of cov phi. It is 1 if all that is unknown is a constant; of arms that are not close
-    it is not known, and 0.
+    the mean is the sum of squares of cov phi. It is 1 if all that is unknown is a constant.
     """
     for i in range(few.size):
         reach[i] = 0.0
-        for m in range(variances.shape[1] if close[i] else 0):
+        for m in range(variances.shape[1]):
             multiply_symmetric(covs[few[i], m], phi, gain)
             products, squares = sum_products(phi, gain)
             variance, tells = variance_and_reach(products, squares)

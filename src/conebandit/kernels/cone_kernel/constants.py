@@ -66,13 +66,13 @@ _names = {
         "DEFAULT_FEATURES", "MAX_ORDER_OF_ONE", "MAX_ORDER", "MAX_INTERACTION", "MAX_PAIR_ORDERS", "MAX_TRIPLE_ORDERS",
         "MAX_ORDER_PRODUCTS", "MIN_LENGTH", "MAX_LENGTH", "N_LENGTHS", "MIN_RELEVANCE", "MAX_RELEVANCE",
         "N_RELEVANCES", "SMOOTHNESSES", "MAX_PRIOR_STEPS", "SETTLED_CHANGE", "N_DRAWS", "N_FRONTS", "N_SITES",
-        "N_HALVINGS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "DOUBT", "FIRST_FIT", "REFIT_GROWTH",
+        "N_HALVINGS", "N_CHANCE_DRAWS", "MAX_COLUMNS", "ENOUGH_VARIANCE", "FIRST_FIT", "REFIT_GROWTH",
     },
     "convention": {"REPORT_PRICE", "LEVEL", "RADIUS"},
 }  # fmt: skip
 
 # Those of them whose role is not plain from what they do, but was found by turning them.
-_by_measurement = {"MIN_FREEDOM_SHARE", "FIRST_FIT", "REFIT_GROWTH", "DOUBT"}
+_by_measurement = {"MIN_FREEDOM_SHARE", "FIRST_FIT", "REFIT_GROWTH"}
 
 CHECKED = "`python benchmarks/constants.py`: neither half nor double is better by two errors; first set by hand"
 FINE_ENOUGH = "`python benchmarks/constants.py`: half, which is finer, is neither better nor worse by two errors"
@@ -359,13 +359,6 @@ ELIMINATION_MARGIN = _constant(
     "ELIMINATION_MARGIN",
     4.0,
     "posterior deviations by which an arm must be beaten on every facet to be out of the running",
-    CHECKED,
-)
-DOUBT = _constant(
-    "DOUBT",
-    2.0,
-    "how many times as much an observation may be worth as draws tell: if an arm is not worth playing even then, it is "
-    "not looked at more closely",
     CHECKED,
 )
 MIN_DEVIATION = _constant("MIN_DEVIATION", 1e-150, "least deviation of a margin or variance of a prediction", GUARD)

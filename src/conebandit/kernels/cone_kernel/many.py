@@ -13,7 +13,7 @@ from conebandit.kernels.cone_kernel import choice
 from conebandit.kernels.cone_kernel.constants import CONTEXTS_AT_ONCE, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import highest_order, write_features
 from conebandit.kernels.cone_kernel.state import FITTED, State
-from conebandit.kernels.cone_kernel.steps import choose_among, choose_least_seen, flag_close
+from conebandit.kernels.cone_kernel.steps import choose_among, choose_least_seen
 from conebandit.kernels.symmetric import VECTORS, multiply_symmetric, multiply_symmetric_by_four
 from conebandit.kernels.types import Bools, Floats, Ints
 
@@ -38,16 +38,13 @@ def choose_many(
     together, units = min(CONTEXTS_AT_ONCE, contexts.shape[0]), np.empty(state.slack.size)
     phi, reach = np.empty((together, features)), np.empty((together, n_arms))
     means, variances = np.empty((together, n_arms, objectives)), np.empty((together, n_arms, objectives))
-    close = np.empty((together, n_arms), dtype=np.bool_)
     choice.write_units(state.facets, state.scales, units)
     for first in range(0, contexts.shape[0], CONTEXTS_AT_ONCE):
         here = slice(first, min(first + CONTEXTS_AT_ONCE, contexts.shape[0]))
         _predict(state, contexts[here], phi, means, variances)
         for i in range(here.start, here.stop):
-            row = i - first
-            few = choice.find_active(state.facets, state.scales, means[row], variances[row], active[i])
-            _flag_close_of_all(state, seed, contexts[i], few, means[row], variances[row], units, close[row])
-        _exact_variances(state.covs, phi, close[: here.stop - here.start], variances, reach)
+            choice.find_active(state.facets, state.scales, means[i - first], variances[i - first], active[i])
+        _exact_variances(state.covs, phi, active[here], variances, reach)
         for i in range(here.start, here.stop):
             few, mean, variance = choice.flagged(active[i]), means[i - first], variances[i - first]
             tells = np.empty(few.size)
@@ -56,19 +53,6 @@ def choose_many(
             arms[i] = choose_among(
                 state, seed, contexts[i], keys[i], few, mean, variance, tells, units, reported[i], chances[i]
             )
-
-
-@compiled
-def _flag_close_of_all(
-    state: State, seed: np.uint64, x: Floats, few: Ints, means: Floats, variances: Floats, units: Floats, close: Bools
-) -> None:
-    """Flag the close arms among all (K,); none if only one is active, which is then played whatever its variance."""
-    close[:] = False
-    if few.size > 1:
-        flags = np.empty(few.size, dtype=np.bool_)
-        flag_close(state, seed, x, few, means, variances, units, flags)
-        for i in range(few.size):
-            close[few[i]] = flags[i]
 
 
 @compiled
@@ -86,19 +70,24 @@ def _predict(state: State, contexts: Floats, phi: Floats, means: Floats, varianc
 
 
 @compiled
-def _exact_variances(covs: Floats, phi: Floats, close: Bools, variances: Floats, reach: Floats) -> None:
-    """What ``choice.exact_variances`` writes for the arms that are ``close`` at each context (n, K)."""
-    contexts, arms = close.shape
+def _exact_variances(covs: Floats, phi: Floats, active: Bools, variances: Floats, reach: Floats) -> None:
+    """What ``choice.exact_variances`` writes for the active arms of each context, where there are several."""
+    contexts, arms = active.shape
     features, objectives = phi.shape[1], covs.shape[1]
-    rows = np.empty(contexts, dtype=np.int64)
+    rows, several = np.empty(contexts, dtype=np.int64), np.empty(contexts, dtype=np.bool_)
     x, gains = np.empty((VECTORS, features)), np.empty((VECTORS, features))
     found = np.empty((VECTORS, 2))
+    for i in range(contexts):
+        count = 0
+        for k in range(arms):
+            count += active[i, k]
+        several[i] = count > 1
     for k in range(arms):
         count = 0
         for i in range(contexts):
-            reach[i, k] = 0.0
-            if close[i, k]:
+            if several[i] and active[i, k]:
                 rows[count], count = i, count + 1
+                reach[i, k] = 0.0
         for m in range(objectives):
             for first in range(0, count, VECTORS):
                 those = rows[first : min(first + VECTORS, count)]

@@ -11,7 +11,7 @@ from conebandit.kernels.compile import compiled, in_place
 from conebandit.kernels.cone_kernel import choice
 from conebandit.kernels.cone_kernel.agreement import add_agreeing
 from conebandit.kernels.cone_kernel.blocks import predict_columns
-from conebandit.kernels.cone_kernel.constants import DOUBT, FIRST_FIT, RADIUS, REFIT_GROWTH, VARIANCE_FACTOR
+from conebandit.kernels.cone_kernel.constants import FIRST_FIT, RADIUS, REFIT_GROWTH, VARIANCE_FACTOR
 from conebandit.kernels.cone_kernel.features import features_at
 from conebandit.kernels.cone_kernel.state import (
     CENTRE,
@@ -43,63 +43,11 @@ def choose(state: State, seed: np.uint64, x: Floats, key: int, active: Bools, re
         for m in range(objectives):
             means[k, m], variances[k, m] = choice.predict(state.weights[k, m], phi, values)
     few = choice.find_active(state.facets, state.scales, means, variances, active)
-    reach, close = np.empty(few.size), np.empty(few.size, dtype=np.bool_)
-    choice.write_units(state.facets, state.scales, units)
+    reach = np.empty(few.size)
     if few.size > 1:
-        flag_close(state, seed, x, few, means, variances, units, close)
-        choice.exact_variances(state.covs, phi, few, close, np.empty(features), variances, reach)
+        choice.exact_variances(state.covs, phi, few, np.empty(features), variances, reach)
+    choice.write_units(state.facets, state.scales, units)
     return choose_among(state, seed, x, key, few, means, variances, reach, units, reported, chances)
-
-
-@compiled
-def flag_close(
-    state: State, seed: np.uint64, x: Floats, few: Ints, means: Floats, variances: Floats, units: Floats, close: Bools
-) -> None:
-    """Flag those of several active arms that may well be played or reported, by the variances that draws tell.
-
-    What draws tell is off by a quarter, and at contexts nearby in the same direction: enough to tell which arms are out
-    of question, but not to weigh the others. An arm is close if it were played, an observation of it being worth DOUBT
-    times as much and telling about all contexts alike, or if its margin is within one deviation of 0 or below.
-    """
-    judged, weights, reach = np.empty((few.size, 2)), np.empty(few.size), np.empty(few.size)
-    for i in range(few.size):
-        reach[i] = 1.0
-    noise_key = key_of_noise(state, seed, x)
-    _weigh_arms(state, noise_key, few, means, variances, reach, DOUBT, units, judged, weights)
-    for i in range(few.size):
-        close[i] = weights[i] > 0.0 or judged[i, 0] < judged[i, 1]
-
-
-@compiled
-def _weigh_arms(
-    state: State,
-    noise_key: np.uint64,
-    few: Ints,
-    means: Floats,
-    variances: Floats,
-    reach: Floats,
-    doubt: float,
-    units: Floats,
-    judged: Floats,
-    weights: Floats,
-) -> tuple[int, Floats, Floats]:
-    """Write margins and weights of several arms, what they are worth being ``doubt`` times as much.
-
-    Gives the arm that costs least, images of perturbed predictions and those of predictions as they are.
-    """
-    costs, errors, centres = np.empty(few.size), np.empty(few.size), np.empty((few.size, units.size))
-    uncertainty = np.empty(means.shape[0])
-    nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
-    images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
-    choice.judge(images, state.slack, units, judged)
-    best = choice.write_costs(judged, costs)
-    choice.write_centres(state.facets, state.scales, means, units, few, centres)
-    choice.share_errors(judged, images, centres, state.slack, units, errors)
-    choice.count_informed(reach, costs, best, few, state.cheap, nearby, state.size[OBSERVATIONS])
-    for i in range(few.size):
-        reach[i] *= doubt
-    choice.weigh(judged, costs, best, uncertainty, few, reach, errors, weights)
-    return best, images, centres
 
 
 @compiled
@@ -116,15 +64,24 @@ def choose_among(
     reported: Bools,
     chances: Floats,
 ) -> int:
-    """One of the arms ``few``, those that are active; of the close ones exact variances and ``reach`` are known.
+    """One of the arms ``few``, those that are active, of which exact variances and the ``reach`` are known.
 
     If ``reported`` is empty, nobody asks what is reported.
     """
     judged, shown, weights = np.empty((few.size, 2)), np.empty(few.size, dtype=np.bool_), np.empty(few.size)
     best = 0
     if few.size > 1:
+        uncertainty = np.empty(means.shape[0])
         noise_key = key_of_noise(state, seed, x)
-        best, images, centres = _weigh_arms(state, noise_key, few, means, variances, reach, 1.0, units, judged, weights)
+        nearby = choice.uncertainty_by_arm(variances, state.noise, uncertainty)
+        images = choice.perturbed_images(state.facets, state.scales, means, variances, units, few, noise_key)
+        choice.judge(images, state.slack, units, judged)
+        costs, errors, centres = np.empty(few.size), np.empty(few.size), np.empty((few.size, units.size))
+        best = choice.write_costs(judged, costs)
+        choice.write_centres(state.facets, state.scales, means, units, few, centres)
+        choice.share_errors(judged, images, centres, state.slack, units, errors)
+        choice.count_informed(reach, costs, best, few, state.cheap, nearby, state.size[OBSERVATIONS])
+        choice.weigh(judged, costs, best, uncertainty, few, reach, errors, weights)
         if reported.size:
             choice.undo_factor(images, centres)
             choice.flag_reported(images, state.slack, units, shown)

@@ -92,7 +92,7 @@ def _beaten(state: State, arms: Iterable[Beaten]) -> tuple[BeatenArm, ...]:
     """Arms that are off the front and can be served."""
     names = state.known
     return tuple(
-        BeatenArm(names[b.arm], names[b.by], *_finite([b.chance]), _finite(b.leads), _finite(b.deviations))
+        BeatenArm(names[b.arm], names[b.by], _finite([b.chance])[0], _finite(b.leads), _finite(b.deviations))
         for b in arms
         if state.arms[names[b.arm]]
     )
