@@ -263,13 +263,14 @@ def test_variances_come_from_covariances_for_arms_that_are_close():
 
 def test_arms_are_active_unless_clearly_beaten():
     state, rng = trained(n=300, n_arms=4, cone="narrow")._state, np.random.default_rng(8)
-    for _ in range(200):
-        predicted, variances = rng.normal(size=(4, 2)), rng.uniform(0.001, 0.1, (4, 2))
-        active, means = np.empty(4, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * predicted
+    for arms in rng.integers(1, 10, 300).tolist():
+        predicted, variances = rng.normal(size=(arms, 2)), np.exp(rng.uniform(-12, -2, (arms, 2)))
+        predicted[rng.random(arms) < 0.2] = predicted[0]  # duplicates
+        active, means = np.empty(arms, dtype=np.bool_), state.scales[CENTRE] + state.scales[SPREAD] * predicted
         few = find_active(state.facets, state.scales, predicted, variances, active)
         images, spread = means @ state.facets.T, variances * state.scales[SPREAD] ** 2 @ state.facets.T**2
-        for k in range(4):
-            leads = [(images[a] - images[k]) / np.sqrt(spread[a] + spread[k]) for a in range(4) if a != k]
+        for k in range(arms):
+            leads = [(images[a] - images[k]) / np.sqrt(spread[a] + spread[k]) for a in range(arms) if a != k]
             assert active[k] == (not any((lead > ELIMINATION_MARGIN).all() for lead in leads))
         np.testing.assert_array_equal(few, np.flatnonzero(active))
 

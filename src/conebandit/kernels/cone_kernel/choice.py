@@ -27,6 +27,7 @@ from conebandit.kernels.cone_kernel.constants import (
     N_FRONTS,
     N_STRATA,
     REPORT_PRICE,
+    ROUNDING,
     VARIANCE_FACTOR,
 )
 from conebandit.kernels.cone_kernel.margins import add_up, margins_of
@@ -164,11 +165,16 @@ def find_active(facets: Floats, scales: Floats, means: Floats, variances: Floats
             for m in range(variances.shape[1]):
                 images[k, j] += facets[j, m] * (scales[CENTRE, m] + scales[SPREAD, m] * means[k, m])
                 spreads[k, j] += (facets[j, m] * scales[SPREAD, m]) ** 2 * variances[k, m]
+    least = np.inf
+    for k in range(arms):
+        least = min(least, spreads[k, 0])
     for b in range(arms):
         active[b] = True
+        # Few arms are so far ahead on the first facet, and of one that is not the others need not be looked at.
+        needed = ELIMINATION_MARGIN * math.sqrt(spreads[b, 0] + least) * (1.0 - ROUNDING)
         for a in range(arms):
-            beaten, j = a != b, 0
-            while beaten and j < rows:  # most arms are not ahead on the first facet
+            beaten, j = a != b and images[a, 0] - images[b, 0] >= needed, 0
+            while beaten and j < rows:
                 rise = images[a, j] - images[b, j]
                 beaten = rise > 0.0 and rise * rise > ELIMINATION_MARGIN**2 * (spreads[a, j] + spreads[b, j])
                 j += 1
