@@ -288,6 +288,18 @@ def test_names_that_lead_nowhere_are_found(store, declaration, kind, alias, seq)
     assert problem.startswith("the table of names has 1 row too many")
 
 
+def test_stores_from_before_there_were_units_are_verified(tmp_path, declaration):
+    """Without the table of names, which a store that may not be written does not get."""
+    store = open_store(str(tmp_path / "log.db"))
+    run = Driver(store)
+    run.create(declaration)
+    run.ask("d1")
+    with store.write() as session:
+        session._run("DROP TABLE aliases")
+    assert verified(store).whole
+    store.close()
+
+
 def test_a_unit_without_its_row_is_found(store, declaration):
     run = begin(store, declaration)
     visit(run, "d1", "ann")

@@ -22,7 +22,8 @@ PolicyLike = Any  # what Target.of takes; an alias that says so
 UNIFORM, LOGGED = "uniform", "logged"
 
 MAX_MISSING = 1e-6  # share of a policy's plays that may be without support: rounding in files
-ROUNDED = 0.03  # how far a mean weight may be below 1 by rounded propensities: 0.17 in place of 1 / 6 makes it 0.98
+ROUNDED = 0.05  # how far a mean weight may be below 1 by rounded propensities, at most: 0.17 for 1 / 6 makes it 0.98
+MAX_DIGITS = 6  # numbers with more digits than these are not taken for rounded ones
 WORTH_A_NOTE = 0.005  # how far it may be off before anybody is told: three digits, 0.167, make it 0.998
 UNLIKELY = 4.0  # standard errors by which a mean is off by chance once in 16,000 times
 IMPOSSIBLE = 8.0  # the same for mean weights, twice as much: a log may not have seen their long tails. By hand
@@ -299,12 +300,27 @@ def _require_probability(target: Target, played: NDArray[np.bool_]) -> None:
     else:
         _refuse_zeros(target, np.where(played, 0.0, target.own), "are of arms that were never played there")
         overlap = overlap_of(target, target.weights)
-        if overlap.mean_weight < 1.0 - IMPOSSIBLE * overlap.mean_weight_error - ROUNDED:
+        tolerance = IMPOSSIBLE * overlap.mean_weight_error + rounding_of(target.weights, log.propensities)
+        if overlap.mean_weight < 1.0 - tolerance:
             raise ValueError(
                 f"policy {target.name!r} cannot be judged from this log: the mean weight is {overlap.mean_weight:.3f} "
                 f"± {overlap.mean_weight_error:.3f} and would be 1 if every arm that the policy plays could have been "
                 f"played. So about {1.0 - overlap.mean_weight:.0%} of its plays have probability 0 in the log. {ADVICE}"
             )
+
+
+def rounding_of(weights: FloatArray, propensities: FloatArray) -> float:
+    """How far the mean weight may be below 1 because propensities were rounded, by the digits that they have.
+
+    Examples
+    --------
+    >>> round(rounding_of(np.ones(3), np.array([0.167, 0.167, 0.333])), 4), rounding_of(np.ones(1), np.array([1 / 3]))
+    (0.0025, 1e-06)
+    """
+    for digits in range(1, MAX_DIGITS + 1):
+        if np.allclose(propensities, np.round(propensities, digits), rtol=0.0, atol=MAX_MISSING * 10.0**-digits):
+            return min(float(np.mean(weights * 0.5 * 10.0**-digits / propensities)) + MAX_MISSING, ROUNDED)
+    return MAX_MISSING
 
 
 ADVICE = (

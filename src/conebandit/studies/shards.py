@@ -42,7 +42,8 @@ def learn_shards(
     Each file is learned by a copy of the policy, and copies are merged in the order of the files, so the result depends
     on the files alone: not on the backend, nor on the number of workers. What it has in common with learning all rows
     in one place is said where merging is, in ``docs/large-logs.md``. A policy that has to learn before copies of it can
-    go on apart (:class:`ConeKernel`, up to its last fit at about 100,000 rows) learns the first rows here.
+    go on apart (:class:`ConeKernel`, up to its last fit at about 100,000 rows, later if values of a metric come late)
+    learns the first rows here.
 
     Parameters
     ----------

@@ -5,8 +5,10 @@ import pytest
 
 import conebandit as cb
 from conebandit.kernels.cone_kernel.constants import FIRST_FIT, LAST_FIT, PATIENCE
-from conebandit.kernels.cone_kernel.state import NEVER, NEXT_WORK, ROWS
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, NEVER, NEXT_WORK, NOISE, ROWS, SPREAD
 from conebandit.policies.cone_kernel.explanation import who_beats
+from conebandit.policies.cone_kernel.prior import INITIAL_AMPLITUDE, INITIAL_NOISE, standardise
+from conebandit.policies.cone_kernel.work import in_one_go
 
 ARMS = 2
 
@@ -64,6 +66,68 @@ def test_what_beats_an_arm_is_told_although_a_metric_is_not_known():
         assert np.isfinite(beaten.leads).tolist() == [True, False]
     oblique = who_beats(0, means, deviations, np.array([[1.0, 0.5], [1.0, 0.0]]), 0.5)
     assert np.isfinite(oblique.leads).tolist() == [False, True]
+
+
+def test_a_fit_begins_for_a_metric_whose_values_come():
+    """Once there are as many as the first fit waits for, and again with a quarter more, though no other fit is due."""
+    late = 4_300
+    data = rows(late + 600, late=late)
+    policy = learned(some(data, 0, late))
+    scheduled = policy._state.size[NEXT_WORK]
+    assert scheduled > late + 600
+    policy.learn(some(data, late, late + 200))
+    assert policy._state.fitted_to[1] >= FIRST_FIT * ARMS
+    assert np.isfinite(said(policy)).all()
+    policy.learn(some(data, late + 200, None))
+    assert policy._state.fitted_to[1] >= 300
+    assert np.isfinite(said(policy)).all()
+
+
+def test_values_of_a_metric_that_is_not_known_wait_for_a_fit():
+    """In units that nobody knows they would spoil what is there."""
+    data = rows(103, late=100, scale=1e6)
+    data[2][100:, 0] = np.nan
+    at_once, one_by_one = learned(some(data, 0, 100)), learned(some(data, 0, 100))
+    before = at_once._state.weights.copy()
+    at_once.learn(some(data, 100, None))
+    for x, arm, reward in zip(*some(data, 100, None), strict=True):
+        one_by_one.observe(x, int(arm), reward)
+    assert at_once._state.counts[:, 1].sum() == 3
+    for policy in (at_once, one_by_one):
+        np.testing.assert_array_equal(policy._state.weights, before)
+
+
+def test_one_value_is_not_enough_to_know_a_metric():
+    data = rows(200, late=0)
+    data[2][1:, 1] = np.nan
+    assert np.isnan(said(learned(data))[0]).all()
+    data = rows(200, late=0)
+    data[2][ARMS:, 1] = np.nan
+    assert np.isfinite(said(learned(data))).all()
+
+
+def test_what_was_learned_of_a_metric_in_unknown_units_is_forgotten():
+    state = learned(rows(200, late=0))._state
+    scales = state.scales.copy()
+    scales[NOISE:] = 7.0
+    again = in_one_go(standardise(state._replace(scales=scales, fitted_to=np.array([200, 0]))))
+    in_new_units = 7.0 * (state.scales[SPREAD, 0] / again.scales[SPREAD, 0]) ** 2
+    np.testing.assert_allclose(again.scales[NOISE:, 0], in_new_units)
+    assert again.scales[NOISE, 1] == INITIAL_NOISE
+    assert (again.scales[AMPLITUDE:, 1] == INITIAL_AMPLITUDE).all()
+    assert (again.noise[:, 1] == INITIAL_NOISE).all()
+
+
+def test_what_matters_to_a_metric_without_values_is_not_told():
+    """Nor does it have a part in what matters at all: this metric hardly depends on the context."""
+    policy, rng = cb.ConeKernel(ARMS, cb.Cone.orthant(2), 3), np.random.default_rng(2)
+    x, arms = rng.random((3_000, 3)), np.arange(3_000) % ARMS
+    rewards = np.stack([x[:, 0] * (arms + 1) + 0.1 * rng.normal(size=3_000), np.full(3_000, np.nan)], axis=1)
+    policy.learn((x, arms, rewards))
+    told = policy.explain([0.5] * 3)
+    assert np.isnan(told.relevance_by_metric[1]).all()
+    np.testing.assert_array_equal(told.relevance, told.relevance_by_metric[0])
+    np.testing.assert_array_equal(told.agreement, [[0.0, np.nan], [np.nan, 0.0]])
 
 
 @pytest.mark.parametrize("late", [100, 5_000])

@@ -59,7 +59,7 @@ def plain_tally(events):  # noqa: PLR0912  (plain means written out)
                 word = "open" if not over else "missing" if metric.default is None else "default"
             elif not slot["placed"]:
                 word = "late"
-                standing[metric.name]["late_default"] += metric.default is not None
+                standing[metric.name]["late_default"] += metric.default is not None and over
             else:
                 word = "reported" if slot["value"] else "held" if slot["held"] else "withdrawn"
             standing[metric.name][word] += 1

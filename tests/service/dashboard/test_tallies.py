@@ -141,6 +141,25 @@ def test_statuses_are_those_of_an_export(store, guarded):
     assert tally.void == len(table(store)) - len(rows)
 
 
+def test_a_default_counts_for_a_late_value_once_nothing_can_come_in_time(store, declaration):
+    """As in a table: until the time for uploads is over as well, a value may still come that was observed in time."""
+    metric = {"name": "m", "window": "36h", "upload": "2d", "default": 0.0}
+    run = Driver(store)
+    run.create({**declaration, "metrics": [metric]})
+    run.ask("d1")
+    run.now += 40 * HOUR
+    run.tell("d1", m=5.0)
+    for hours, lacking in ((0, 2), (100, 1)):
+        run.now += hours * HOUR
+        run.ask(f"after {hours}".replace(" ", "-"))
+        [standing] = read_tally(store, run.id).standing.values()
+        rows = table(store)
+        assert standing.late == 1
+        assert standing.lacking == lacking
+        assert (rows["d1"]["metric.m"] is None) == (hours == 0)
+        assert standing.lacking == sum(row["metric.m"] is None for row in rows.values())
+
+
 def test_what_people_and_rules_did_is_told_with_its_time(run):
     run.ask("a")
     run.now += 1000

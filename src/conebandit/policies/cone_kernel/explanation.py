@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conebandit.kernels.cone_kernel.prior import LENGTHS, NUS
-from conebandit.kernels.cone_kernel.state import AMPLITUDE, FITTED, SHARED, State
+from conebandit.kernels.cone_kernel.state import AMPLITUDE, SHARED, State
 from conebandit.validate.arrays import FloatArray
 
 
@@ -67,7 +67,8 @@ class KernelExplanation:
         Shape (d,), how much each context coordinate matters, to the metric that it matters most to; a metric counts by
         the share of its variance that the context explains, and the most relevant coordinate has 1.
     relevance_by_metric
-        Shape (M, d), how much it matters to each metric; the most relevant one of a metric has 1.
+        Shape (M, d), how much it matters to each metric; the most relevant one of a metric has 1. It is nan of a metric
+        that has no values yet.
     lengths
         Shape (d,), over which distance means change along each coordinate, of the metric that it matters most to.
     smoothness
@@ -76,7 +77,7 @@ class KernelExplanation:
         Shape (M,), deviation of a reward around its mean. Like those above learned, and nan before the first fit.
     agreement
         Shape (M, M), log odds that two arms are in the same order in two metrics: 0 if as by chance, below it where
-        metrics are traded for each other. Chances count it. It is nan before the first fit, and 0 on the diagonal.
+        metrics are traded for each other. Chances count it. It is 0 on the diagonal, and nan where it is not known.
     n_features
         Number of features in use.
 
@@ -109,25 +110,28 @@ class KernelExplanation:
 
 
 def what_matters(state: State, widths: FloatArray) -> dict[str, FloatArray]:
-    """What was learned of coordinates, which are so wide (d,), and of metrics; nan before the first fit.
+    """What was learned of coordinates, which are so wide (d,), and of metrics; nan of metrics that are not known.
 
     These are the arrays of :class:`KernelExplanation` that have these names.
     """
-    if not state.size[FITTED]:
+    if not state.fitted_to.any():
         unknown = np.full(state.relevance.shape, np.nan)
         agreement = np.full(state.agreement.shape, np.nan)
         each = dict.fromkeys(("relevance", "lengths", "smoothness"), unknown[0])
         return {**each, "relevance_by_metric": unknown, "agreement": agreement}
-    by_metric = state.relevance / state.relevance.max(axis=1, keepdims=True)
-    explained = state.scales[[AMPLITUDE, SHARED]].sum(axis=0)  # by the context, in units of the variance of rewards
-    weighed = by_metric * (explained / explained.max())[:, None]
+    known = state.fitted_to > 0
+    by_metric = np.where(known[:, None], state.relevance / state.relevance.max(axis=1, keepdims=True), np.nan)
+    explained = np.where(known, state.scales[[AMPLITUDE, SHARED]].sum(axis=0), 0.0)  # by the context, as a share
+    weighed = np.nan_to_num(by_metric) * (explained / explained.max())[:, None]
     most = weighed.argmax(axis=0), np.arange(weighed.shape[1])  # the metric that each coordinate matters most to
+    agreement = np.where(known[:, None] & known, state.agreement, np.nan)
+    np.fill_diagonal(agreement, 0.0)
     return {
         "relevance": weighed.max(axis=0),
         "relevance_by_metric": by_metric,
         "lengths": LENGTHS[state.lengths[most]] * widths,
         "smoothness": NUS[state.smoothness[most]],
-        "agreement": state.agreement.copy(),
+        "agreement": agreement,
     }
 
 

@@ -33,12 +33,14 @@ class UnitsOfLog:
         self._draws: dict[int, Draw] = {}  # the last one of its unit before a decision, by position
         self._names: dict[str, Alias] = {}  # rows that there should be, by alias; those that were not looked up yet
         self._checked = 0  # rows that were looked up
+        self._seen_units = False
         self._erased = erased_units(session, experiment_id, MAX_POSITION)  # all that there are by now, as in the rows
         self._problems: list[str] = []
 
     def see(self, state: State, seq: int, decided: Decided) -> None:
         """The next decision of the log."""
         visit, units = decided.visit, state.experiment.units
+        self._seen_units |= units is not None
         if visit is None or units is None:
             return
         if visit.number != self._visits.get(visit.unit, 0) + 1:
@@ -85,7 +87,8 @@ class UnitsOfLog:
     def problems(self, upto: int, last: int) -> list[str]:
         """What is wrong, in words; of decisions up to a position, of a log that ends at the ``last`` one."""
         self._look_up()
-        surplus = self._session.count_aliases(self._id, upto, last) - self._checked
+        # Without units nothing looks at these rows, and a store from before there were any may lack their table.
+        surplus = self._session.count_aliases(self._id, upto, last) - self._checked if self._seen_units else 0
         if surplus > 0 and not self._problems:
             rows = "1 row" if surplus == 1 else f"{surplus} rows"
             whose = "of decisions or units that the log does not have, or that are erased"

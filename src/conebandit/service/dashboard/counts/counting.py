@@ -287,21 +287,21 @@ class Counting:
         slots, window = np.frombuffer(self._slots[number], np.uint8), self._windows[number]
         default = self.experiment.metrics[number].default
         by_slot = np.bincount(slots[counts], minlength=16).tolist()
-        over = 0
+        closed = np.zeros_like(counts)  # nothing more can come in time
         if window is not None:
-            untouched = np.frombuffer(self._made_at, np.int64)[counts & (slots == 0)]
-            over = int(np.count_nonzero(untouched < self._at - window.arrival))
+            closed = np.frombuffer(self._made_at, np.int64) < self._at - window.arrival
+        over = int(np.count_nonzero(closed & counts & (slots == 0)))
         in_time = {slot: n for slot, n in enumerate(by_slot) if slot & IN_TIME}
-        late = sum(n for slot, n in enumerate(by_slot) if slot & CAME and not slot & IN_TIME)
+        late = counts & (slots & (CAME | IN_TIME) == CAME)
         return Standing(
             reported=sum(n for slot, n in in_time.items() if slot & KNOWN),
             default=0 if default is None else over,
             open=by_slot[0] - over,
             missing=over if default is None else 0,
-            late=late,
+            late=int(np.count_nonzero(late)),
             held=sum(n for slot, n in in_time.items() if not slot & KNOWN and slot & ON_HOLD),
             withdrawn=sum(n for slot, n in in_time.items() if not slot & (KNOWN | ON_HOLD)),
-            late_default=0 if default is None else late,
+            late_default=0 if default is None else int(np.count_nonzero(late & closed)),
         )
 
     def _drawn(self) -> tuple[Sample, Sample]:

@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     withdrawn
         The value was retracted, or rejected when it was on hold.
     late_default
-        Of those that are late: the default counts for them.
+        Of those that are late: the default counts for them, since nothing can come in time any more.
 
     Examples
     --------
