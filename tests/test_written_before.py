@@ -56,7 +56,7 @@ def test_policies_of_another_model_are_learned_anew(name):
 def test_policies_with_other_arrays_go_on_learning_and_are_saved(name, tmp_path):
     policy, rng = cb.load_policy(FOLDER / f"{name}.npz"), np.random.default_rng(0)
     low, high = policy.box.bounds.T
-    assert np.isfinite(policy.radii([policy.box.bounds.mean(axis=1)])).all(), "what it has learned counts"
+    assert np.isfinite(policy.front(policy.box.bounds.mean(axis=1)).radii).all(), "what it has learned counts"
     for t in range(60):  # beyond the next fit
         policy.observe(rng.uniform(low, high), t % policy.n_arms, rng.random(policy.n_objectives))
     policy.save(tmp_path / "again.npz")
