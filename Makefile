@@ -37,9 +37,8 @@ lint: .venv/installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python benchmarks/house.py --check
 
-# Three on two cores: nearly half of the time tests wait, for services that start and windows that close.
 test: lint
-	$(BIN)/pytest -n 3 --dist loadfile --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --fail-under=98 --skip-covered
 	$(BIN)/coverage report --fail-under=98 --show-missing --include='*/conebandit/geometry/*'
 
