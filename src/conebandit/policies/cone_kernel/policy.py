@@ -177,7 +177,7 @@ class ConeKernel(CompiledPolicy):
     def _restore(cls, kind: str, options: dict[str, Any], arrays: storage.Arrays) -> Self:
         """The policy as it was saved. A file of the first model is learned anew from the samples that it holds."""
         if "levels" not in arrays:
-            return super()._restore(kind, options, _of_each_metric(arrays))
+            return super()._restore(kind, options, _of_this_version(arrays))
         policy = cls(cone=as_saved(arrays.pop("cone"), options.pop("names")), **options)
         for row, arm in zip(arrays["data"], arrays["chosen"].tolist(), strict=True):
             policy._learn(row[: policy.context_dim], as_arm(arm, policy.n_arms), row[policy.context_dim :])
@@ -308,11 +308,12 @@ class ConeKernel(CompiledPolicy):
         )
 
 
-def _of_each_metric(arrays: storage.Arrays) -> storage.Arrays:
-    """Arrays of a file from before 0.9, when all metrics had one kernel, or before 0.12, when all were equally smooth.
+def _of_this_version(arrays: storage.Arrays) -> storage.Arrays:
+    """Arrays of a file as this version has them.
 
-    What features that are left out may add, and where arms cost least, is known from the next fit on, if one is due.
-    Before 0.13 all metrics were taken for known once there was a model.
+    Before 0.9 all metrics had one kernel, before 0.12 all were equally smooth, and before 0.13 all were taken for known
+    once there was a model. What features that are left out may add, and where arms cost least, is known from the next
+    fit on, if one is due.
     """
     metrics = arrays["scales"].shape[1]
     if "fitted_to" not in arrays:
